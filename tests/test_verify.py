@@ -14,9 +14,11 @@ import pandas as pd
 import pytest
 
 from cpdispatch import verify
+from cpdispatch.access.spread import LIMIT_TYPE
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.instance import FORMAT, FORMAT_OF_RESTARTS, Instance, digest, to_json
+from cpdispatch.jobs import Column, JobTable
 from cpdispatch.solution import Solution, SolvedJob
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
@@ -168,6 +170,27 @@ def test_each_objective_has_the_value_of_its_formula(objective: str, value: Frac
     assert verify.solution(on, replace(good, status="optimal")) == []
 
 
+def test_a_status_says_no_more_than_the_plan() -> None:
+    on = instance()
+    jobs = SolvedJob(7, 100, {1: 2}), SolvedJob(8, 100, {2: 1}), SolvedJob(9, 140, None)
+    good = solution(on, *jobs, objective="wait", value=75.0, bound=75.0, status="pooled-optimal")
+    assert verify.solution(on, good) == []
+    for wrong, text in (
+        (
+            {"status": "optimal"},
+            "optimal, with job 9 planned without nodes: that is pooled-optimal",
+        ),
+        ({"bound": None}, "pooled-optimal, without a bound"),
+        ({"value": None}, "pooled-optimal, without a value"),
+        ({"objective": "", "value": None}, "pooled-optimal, without a value"),
+        ({"status": "infeasible"}, "infeasible, with starts of 3 jobs: that is no plan"),
+        ({"status": "unsolved"}, "unsolved, with starts of 3 jobs: that is no plan"),
+    ):
+        assert texts(verify.solution(on, replace(good, **wrong))) == [f"status: {text}"]
+    for status in ("infeasible", "unsolved"):
+        assert verify.solution(on, solution(on, status=status)) == []
+
+
 def test_jobs_without_a_start_do_not_count_towards_the_value() -> None:
     assert verify.objective_value(instance(), "wait", {1: 100}) == 10
     assert verify.objective_value(instance(), "wait", {}) == 0
@@ -209,6 +232,49 @@ def test_a_decision_for_an_empty_queue_is_clean() -> None:
     empty = np.empty(0, dtype=np.int64)
     nothing = Decision(empty, empty.astype(np.int8), Placements.of({}), Certificate("x"))
     assert verify.decision(on, nothing) == []
+
+
+def test_a_placement_for_an_empty_queue_is_reported() -> None:
+    one = np.array([1])
+    places = Placements(np.array([0]), np.array([0, 1]), one, one)
+    none = Decision(one[:0], one[:0].astype(np.int8), places, Certificate("x"))
+    assert texts(verify.decision(instance(queue=[]), none)) == [
+        "unknown job: a placement is for position 0, the queue has 0 jobs"
+    ]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {},
+        {"reservations": [{"start": 999, "duration": 9, "nodes": [2], "capacity": [8, 0]}]},
+        {"power": {"cap": 999, "unit": [1, 0]}},
+    ],
+)
+@pytest.mark.parametrize("start", [100, 130])
+def test_more_units_than_may_share_a_node_are_found_whatever_else_holds(
+    rules: dict[str, Any], start: int
+) -> None:
+    job = {"id": 7, "submit": 80, "duration": 40, "units": 4, "unit": [1, 0]}
+    plain = instance(resources=["core", LIMIT_TYPE], queue=[job], running=[], groups=[
+        {"name": "n", "nodes": 3, "capacity": [8, 0]}
+    ], **rules)  # fmt: skip
+    block = plain.queue.block.copy()
+    block[Column.REQUEST + 1] = -2
+    on = replace(plain, queue=JobTable(block))
+    start_s, reason = (
+        np.array([start]),
+        np.array([Reason.STARTED if start == 100 else Reason.WAITS]),
+    )
+    for nodes, says in (
+        ({0: 2, 2: 2}, []),
+        ({0: 1, 2: 3}, ["spread: job 7 has 3 units on node 2, 2 may share one"]),
+    ):
+        decision = Decision(
+            start_s, reason.astype(np.int8), Placements.of({0: nodes}), Certificate("x")
+        )
+        assert texts(verify.decision(on, decision)) == says
+        assert texts(verify.solution(on, solution(on, SolvedJob(7, start, nodes)))) == says
 
 
 @pytest.mark.parametrize("start", [100, 130])
@@ -262,6 +328,8 @@ def test_only_a_start_of_a_job_that_may_be_restarted_has_a_bound() -> None:
         "restart: job 9 has a bound of -5 s, at least 1 s is allowed"
     ]
     assert "bound_s has shape (2,)" in deciding(on, {}, [0, 5])[0]
+    found = verify.solution(on, solution(on, SolvedJob(9, 100, {1: 2}, bound=0)))
+    assert texts(found) == ["restart: job 9 has a bound of 0 s, at least 1 s is allowed"]
 
 
 def test_the_nodes_of_a_stopped_job_are_free_and_busy_where_killing_it_takes_time() -> None:
@@ -356,6 +424,23 @@ def test_a_job_starts_after_the_ends_of_a_running_and_a_planned_job_and_its_thin
         "dependency: job 7 starts at 134, allowed from 144 on: job 8 ends at 129, think time 15 s",
         "dependency: job 9 starts at 109, allowed from 110 on",
     ]
+
+
+def test_a_job_starts_after_the_end_of_a_stopped_one_that_goes_on() -> None:
+    # Job 7 has run for 10 of its 40 s on node 1; elsewhere it starts anew.
+    file = json.loads(to_json(halted(0)))
+    file["queue"][2]["after"] = [7]
+    on = read(file | {"running": []})
+    for node, end in ((1, 130), (0, 140)):
+        for start in (end, end - 1):
+            early = f"job 10 starts at {start}, allowed from {end} on: job 7 ends at {end}"
+            says = [] if start == end else [f"dependency: {early}"]
+            jobs = SolvedJob(7, 100, {node: 2}), SolvedJob(10, start, {2: 2})
+            assert texts(verify.solution(on, solution(on, *jobs))) == says
+            reason = np.array([Reason.STARTED, Reason.WAITS, Reason.WAITS], dtype=np.int8)
+            places, start_s = Placements.of({0: {node: 2}}), np.array([100, NO_START, start])
+            decision = Decision(start_s, reason, places, Certificate("x"))
+            assert texts(verify.decision(on, decision)) == says
 
 
 def test_a_job_after_one_without_a_start_has_none_either() -> None:

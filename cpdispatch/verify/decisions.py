@@ -84,10 +84,14 @@ def _infeasible(instance: Instance, decision: Decision) -> list[Violation]:
             held = dict(zip(here, there, strict=True))
             if (more_s := left_s(instance, position, now, held)) is not None:
                 job[Column.EXPECTED] = more_s
-        if wrongs := misplaced(job[0], here, there, job[2], nodes, down):
+        request = job[Column.REQUEST :]
+        if wrongs := misplaced(job[0], here, there, job[2], request, nodes, down):
             found += wrongs
         else:
             sound.append((position, job, here, there))
+    if instance.dependencies is not None:
+        ahead = {k: s for k, s in enumerate(start_s.tolist()) if s != NO_START}
+        found += depending(instance, ahead, [_planned(instance, *start) for start in sound])
     clearing: list[Planned] = []
     if instance.stopped is not None:
         placed = {k: dict(zip(here, there, strict=True)) for k, _, here, there in sound}
@@ -98,9 +102,6 @@ def _infeasible(instance: Instance, decision: Decision) -> list[Violation]:
             job[Column.EXPECTED] = instance.restart_cost_s
             sound.append((position, job, list(held), list(held.values())))
             clearing.append(hold(position, job, now, held))
-    if instance.dependencies is not None:
-        ahead = start_s.tolist()
-        found += depending(instance, {k: s for k, s in enumerate(ahead) if s != NO_START})
     if instance.reservations or instance.power is not None:
         found += over_time(instance, [_planned(instance, *start) for start in sound])
     else:
@@ -186,8 +187,8 @@ def _early(instance: Instance, start_s: IntArray) -> Iterable[Violation]:
 def _select(places: Placements, start_s: IntArray, now: int) -> Placements:
     """The placements of the jobs that start now."""
     inside = (places.position >= 0) & (places.position < len(start_s))
-    position = np.where(inside, places.position, 0)
-    which = inside & (start_s[position] == now)
+    which = inside.copy()
+    which[inside] = start_s[places.position[inside]] == now
     sizes = np.diff(places.offset)
     entry = np.repeat(which, sizes)
     offset = np.concatenate(([0], np.cumsum(sizes[which])))
@@ -223,8 +224,10 @@ def _planned_amiss(instance: Instance, places: Placements, later: BoolArray) -> 
     """What is wrong in the placements of planned jobs; only suspects are looked at one by one."""
     sizes = np.diff(places.offset)
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    nodes = len(instance.free)
+    nodes, most = len(instance.free), np.zeros_like(sizes)
+    most[later] = -instance.queue.request[places.position[later]].min(axis=1)
     bad = (places.units <= 0) | (places.node < 0) | (places.node >= nodes)
+    bad |= (most[owner] > 0) & (places.units > most[owner])
     bad |= np.isin(places.node, instance.down)
     suspect = np.bincount(owner[bad], minlength=len(sizes)) > 0
     pair = np.stack((owner, places.node))[:, ~bad]
@@ -239,7 +242,7 @@ def _planned_amiss(instance: Instance, places: Placements, later: BoolArray) -> 
         low, high = int(places.offset[k]), int(places.offset[k + 1])
         here, there = places.node[low:high].tolist(), places.units[low:high].tolist()
         job = instance.queue[int(places.position[k])]
-        found += misplaced(job.id, here, there, job.units, nodes, down)
+        found += misplaced(job.id, here, there, job.units, job.request, nodes, down)
     return found
 
 
@@ -266,18 +269,6 @@ def _overfull(instance: Instance, starts: list[_Start]) -> list[Violation]:
                 place = place_text(instance.system, node, r, instance.now)
                 text = f"{place}: {need} needed by {jobs_text(who)}, {have} free"
                 found.append(Violation(Kind.CAPACITY, text))
-    return found + _crowded(instance, starts)
-
-
-def _crowded(instance: Instance, starts: list[_Start]) -> list[Violation]:
-    """Jobs with more units on a node than may share one: requests below 0 say how many."""
-    first, found = int(Column.REQUEST), []
-    for _, job, here, there in starts:
-        limit = min(job[first:])
-        if limit < 0 and max(there) > -limit:
-            k = there.index(max(there))
-            text = f"job {job[0]} has {there[k]} units on node {here[k]}, {-limit} may share one"
-            found.append(Violation(Kind.SPREAD, text))
     return found
 
 

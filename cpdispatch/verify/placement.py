@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from cpdispatch.instance import Instance
 from cpdispatch.verify.violation import Kind, Violation
@@ -16,9 +17,14 @@ def early_start(instance: Instance, position: int, start_s: int) -> Violation:
 
 
 def misplaced(
-    id: int, here: list[int], there: list[int], wanted: int, nodes: int, down: frozenset[int]
-) -> list[Violation]:
-    """What is wrong with one job's nodes (``here``) and its units on them (``there``)."""
+    id: int, here: list[int], there: list[int], wanted: int, request: Sequence[int], nodes: int,
+    down: frozenset[int],
+) -> list[Violation]:  # fmt: skip
+    """What is wrong with one job's nodes (``here``) and its units on them (``there``).
+
+    A request below 0 says how many units may share a node.
+    """
+    most = -min(request)
     if (
         here
         and sum(there) == wanted
@@ -27,6 +33,7 @@ def misplaced(
         and max(here) < nodes
         and len(set(here)) == len(here)
         and down.isdisjoint(here)
+        and (most <= 0 or max(there) <= most)
     ):
         return []
     found = []
@@ -37,6 +44,9 @@ def misplaced(
         if units <= 0:
             text = f"job {id} has {units} units on node {node}, at least 1 is allowed"
             found.append(Violation(Kind.UNITS, text))
+        if 0 < most < units:
+            text = f"job {id} has {units} units on node {node}, {most} may share one"
+            found.append(Violation(Kind.SPREAD, text))
         if not 0 <= node < nodes:
             text = f"job {id} uses node {node}, nodes are numbered 0 to {nodes - 1}"
             found.append(Violation(Kind.NODE, text))

@@ -14,7 +14,7 @@ from cpdispatch.verify.placement import early_start, misplaced
 from cpdispatch.verify.plan import Planned, hold, over_time
 from cpdispatch.verify.restarts import killed, left_s, wrong_bounds
 from cpdispatch.verify.starvation import starving
-from cpdispatch.verify.violation import Kind, Violation
+from cpdispatch.verify.violation import Kind, Violation, jobs_text
 
 
 def solution(instance: Instance, solution: Solution) -> list[Violation]:
@@ -54,7 +54,11 @@ def solution(instance: Instance, solution: Solution) -> list[Violation]:
     for id in ids:
         if id not in times:
             found.append(Violation(Kind.MISSING_JOB, f"queued job {id} is not named"))
-    bounds = {positions[j.id]: j.bound for j in solution.jobs if j.id in positions and j.bound}
+    bounds = {
+        positions[job.id]: job.bound
+        for job in solution.jobs
+        if job.id in positions and job.bound is not None
+    }
     found += wrong_bounds(instance, starts, bounds)
     again, busy = killed(instance, starts, {job.position: job.nodes for job in plan})
     found += again
@@ -65,7 +69,7 @@ def solution(instance: Instance, solution: Solution) -> list[Violation]:
         closing.append(hold(position, column, instance.now, held))
     found += over_time(instance, plan + closing)
     if instance.dependencies is not None:
-        found += depending(instance, starts)
+        found += depending(instance, starts, plan)
     if instance.starvation is not None and solution.objective:
         found += starving(instance, plan, closing)
     return found + _claims(instance, solution, starts)
@@ -84,8 +88,9 @@ def _solved(
         found.append(early_start(instance, position, job.start))
     if job.nodes is not None:
         here, there = list(job.nodes), list(job.nodes.values())
+        units, request = column[Column.UNITS], column[Column.REQUEST :]
         nodes, down = len(instance.free), frozenset(instance.down.tolist())
-        found += misplaced(job.id, here, there, column[Column.UNITS], nodes, down)
+        found += misplaced(job.id, here, there, units, request, nodes, down)
     elif job.start <= instance.now:
         text = f"job {job.id} starts at {job.start} and has no nodes"
         found.append(Violation(Kind.PLACEMENT, text))
@@ -107,6 +112,13 @@ def _claims(instance: Instance, solution: Solution, starts: Mapping[int, int]) -
     if solution.status not in STATUSES:
         text = f"{solution.status!r} is not one of {', '.join(STATUSES)}"
         found.append(Violation(Kind.STATUS, text))
+    bare = [job.id for job in solution.jobs if job.start is not None and job.nodes is None]
+    if solution.status == "optimal" and bare:
+        text = f"optimal, with {jobs_text(bare)} planned without nodes: that is pooled-optimal"
+        found.append(Violation(Kind.STATUS, text))
+    if solution.status in ("infeasible", "unsolved") and starts:
+        text = f"{solution.status}, with starts of {len(starts)} jobs: that is no plan"
+        found.append(Violation(Kind.STATUS, text))
     if (name and name not in OBJECTIVES) or (not name and value is not None):
         text = f"{name!r} is not one of {', '.join(OBJECTIVES)}"
         found.append(Violation(Kind.OBJECTIVE, text))
@@ -115,14 +127,14 @@ def _claims(instance: Instance, solution: Solution, starts: Mapping[int, int]) -
         # Negated, so that a value that is no number is a violation too.
         if not abs(value - exact) <= 1e-9 * max(1.0, abs(exact)):
             found.append(Violation(Kind.VALUE, f"{name} of the plan is {exact}, stated {value}"))
-    if bound is not None and value is not None:
+    if proven and (value is None or bound is None):
+        text = f"{solution.status}, without {'a value' if value is None else 'a bound'}"
+        found.append(Violation(Kind.STATUS, text))
+    elif bound is not None and value is not None:
         if not bound <= value + 1e-9 * max(1.0, abs(value)):
             text = f"the lower bound {bound} lies above the value {value}"
             found.append(Violation(Kind.BOUND, text))
         elif proven and value - bound > 1e-6 * max(1.0, abs(value)):
             text = f"{solution.status}, with a bound of {bound} below the value {value}"
             found.append(Violation(Kind.STATUS, text))
-    elif bound is not None and proven:
-        text = f"{solution.status}, with a bound and without a value"
-        found.append(Violation(Kind.STATUS, text))
     return found

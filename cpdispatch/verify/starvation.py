@@ -51,18 +51,17 @@ def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -
     late = [job for job in starved if job.start_s > max(due[job.position], now)]
     if not late:
         return []
-    starts = {job.position: job.start_s for job in plan}
     instance = _lasting(instance)
     lasts_s = instance.queue.expected_s.tolist()
+    ends = {job.position: job.start_s + lasts_s[job.position] for job in plan}
     starved, late = (
-        [replace(job, end_s=job.start_s + lasts_s[job.position]) for job in jobs]
-        for jobs in (starved, late)
+        [replace(job, end_s=ends[job.position]) for job in jobs] for jobs in (starved, late)
     )
     beside = _Beside(instance, starved + clearing, late)
     found = []
     for job in late:
         due_s = max(due[job.position], now)
-        could_s = beside.earliest(job, released(instance, starts, job.position))
+        could_s = beside.earliest(job, released(instance, ends, job.position))
         if could_s is not None:
             text = (
                 f"job {job.id}, submitted at {submit_s[job.position]}, is planned at "

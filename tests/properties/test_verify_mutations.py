@@ -130,6 +130,9 @@ SPOILED_SOLUTION: list[tuple[str, Kind, Spoiler]] = [
     ("status", Kind.STATUS, lambda d, i, s, k: replace(s, status="perfect")),
     ("optimal", Kind.STATUS, lambda d, i, s, k: replace(s, status="optimal")),
     ("no value", Kind.STATUS, lambda d, i, s, k: replace(s, status="optimal", value=None)),
+    ("no bound", Kind.STATUS, lambda d, i, s, k: replace(s, status="optimal", bound=None)),
+    ("infeasible", Kind.STATUS, lambda d, i, s, k: replace(s, status="infeasible")),
+    ("unsolved", Kind.STATUS, lambda d, i, s, k: replace(s, status="unsolved")),
     (
         "unknown job",
         Kind.UNKNOWN_JOB,

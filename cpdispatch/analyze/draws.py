@@ -86,12 +86,15 @@ def pairs(run: Row, first: Row) -> list[tuple[Row, Row]]:
     return [(one(here[key]), one(there[key])) for key in here if key in there]
 
 
-def of_pairs(matched: Pairs) -> tuple[Row, Row]:
-    """The two rows of all that could be paired."""
-    run, first = (
+def in_common(run: Row, first: Row) -> tuple[Row, Row]:
+    """The two rows in the draws that both have; as they are where they have none in common."""
+    matched = pairs(run, first)
+    if not matched:
+        return run, first
+    of_run, of_first = (
         [each for row in side for each in runs_of(row)] for side in zip(*matched, strict=True)
     )
-    return one(run), one(first)
+    return one(of_run), one(of_first)
 
 
 def slowdown_difference(matched: Pairs) -> Difference | None:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 from cpdispatch.cli.options import Flag, Json
 from cpdispatch.cli.output import DONE, RefusedFiles
 from cpdispatch.cli.runs import (
-    Kind,
     check_pictures,
     draw,
-    kind_of,
     load_runs,
     print_pictures,
     print_runs,
@@ -51,11 +49,11 @@ def compare(*runs: Path, waits: Flag = False, plot: Path | None = None, json: Js
 
     refused = RefusedFiles()
     summaries: list[RunSummary] = []
-    kept: dict[Kind, Run] = {}
+    kept: dict[str, Run] = {}
     for _, run in load_runs(list(runs), refused):
         summaries.append(RunSummary.of(run))
         if plot is not None:
-            kept.setdefault(kind_of(run.about), run)
+            kept.setdefault(summaries[-1].kind, run)
     beside: dict[str, Any] = {"errors": refused.errors}
     if plot is None or not json:
         print_runs(summaries, json, beside, waits=waits)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from cpdispatch.cli.options import Flag, Json, WorkerOptions, kept_in
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
 from cpdispatch.cli.runs import (
-    Kind,
     by_log,
     check_page,
     check_pictures,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _PICTURES = "pictures"
 
 
-def _pages(out: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]) -> list[Path]:
+def _pages(out: Path, summaries: Sequence[RunSummary], kept: Mapping[str, Run]) -> list[Path]:
     """Write a page for each log."""
     written = []
     for of in by_log(summaries, kept):

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from cpdispatch.cli.output import DONE, RefusedFiles
 from cpdispatch.cli.runs import (
-    Kind,
     check_page,
     check_place_of_page,
-    kind_of,
     load_runs,
     write_page,
 )
@@ -44,10 +42,10 @@ def report(*runs: Path, out: Path = Path("report.html")) -> int:
 
     refused = RefusedFiles()
     summaries: list[RunSummary] = []
-    kept: dict[Kind, Run] = {}
+    kept: dict[str, Run] = {}
     for _, run in load_runs(list(runs), refused):
         summaries.append(RunSummary.of(run))
-        kept.setdefault(kind_of(run.about), run)
+        kept.setdefault(summaries[-1].kind, run)
     if not summaries:
         return refused.code(DONE)
     size = write_page(out, summaries, kept)

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from cpdispatch.report import Shown
     from cpdispatch.simulator import Run
 
-Kind = tuple[Any, ...]
-_OF_KIND = ("dispatcher", "predictor", "idempotent", "restart_cost_s", "test_s")
-
 
 def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path, Run]]:
     """The runs of the folders, each once; those inside one in the order that `place` says.
@@ -131,19 +128,8 @@ def print_runs(
             console.print()
 
 
-def kind_of(about: Mapping[str, Any]) -> Kind:
-    """What runs have in common that differ by their draw or seed alone."""
-    from cpdispatch.analyze import compare
-
-    rules = compare.rules_of(about, {})
-    return (
-        *(about.get(key) for key in _OF_KIND), about["workload"], about["system"]["name"],
-        about.get("dependencies"), str(about.get("events")), *rules.values(),
-    )  # fmt: skip
-
-
 def side_by_side(
-    summaries: Sequence[RunSummary], kept: Mapping[Kind, Run], most: int | None = None
+    summaries: Sequence[RunSummary], kept: Mapping[str, Run], most: int | None = None
 ) -> tuple[list[Shown], list[dict[str, Any]]]:
     """The runs that are drawn, the first of each kind, and the rows of all of them.
 
@@ -157,9 +143,9 @@ def side_by_side(
     from cpdispatch.report import Shown
     from cpdispatch.report.page import RUNS_MAX, check
 
-    users: dict[Kind, list[Waits]] = {}
+    users: dict[str, list[Waits]] = {}
     for summary in summaries:
-        users.setdefault(kind_of(summary.about), []).append(summary.waits_of_users)
+        users.setdefault(summary.kind, []).append(summary.waits_of_users)
     tables = experiment.tables(summaries)
     rows = [row for _, of_log in tables for row in of_log]
     names = [str(run.about["dispatcher"]) for run in kept.values()]
@@ -185,7 +171,7 @@ def side_by_side(
 
 def _twice(summaries: Sequence[RunSummary]) -> str:
     """The dispatcher of a run that is there twice; empty if none is."""
-    seen: set[Kind] = set()
+    seen: set[tuple[Any, ...]] = set()
     for about in (summary.about for summary in summaries):
         if (run := _which(about)) in seen:
             return str(about["dispatcher"])
@@ -193,10 +179,12 @@ def _twice(summaries: Sequence[RunSummary]) -> str:
     return ""
 
 
-def _which(about: Mapping[str, Any]) -> Kind:
+def _which(about: Mapping[str, Any]) -> tuple[Any, ...]:
     """What no two runs have in common: what is told apart, the draw, the seed and the jobs."""
+    from cpdispatch.analyze import compare
+
     of_run = (about.get("draw", 0), about.get("seed", 0), about.get("workload_sha256"))
-    return *kind_of(about), *of_run
+    return compare.kind_of(about), *of_run
 
 
 _OTHER_PICTURES = {".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".eps", ".ps", ".html"}
@@ -229,10 +217,10 @@ class OfLog:
 
     place: str
     summaries: list[RunSummary]
-    kept: dict[Kind, Run]
+    kept: dict[str, Run]
 
 
-def by_log(summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]) -> list[OfLog]:
+def by_log(summaries: Sequence[RunSummary], kept: Mapping[str, Run]) -> list[OfLog]:
     """The runs of each log, system and rules; a single one has no place of its own."""
     from cpdispatch.analyze import compare
     from cpdispatch.experiment.runs import safe
@@ -244,14 +232,14 @@ def by_log(summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]) -> list[Of
     for number, of_log in enumerate(logs.values(), start=1):
         about = of_log[0].about
         place = f"{number}-{safe(about['workload'])}-{safe(about['system']['name'])}"
-        kinds = dict.fromkeys(kind_of(summary.about) for summary in of_log)
+        kinds = dict.fromkeys(summary.kind for summary in of_log)
         of_kinds = {kind: kept[kind] for kind in kinds}
         found.append(OfLog(place if len(logs) > 1 else "", of_log, of_kinds))
     return found
 
 
 def draw(
-    folder: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]
+    folder: Path, summaries: Sequence[RunSummary], kept: Mapping[str, Run]
 ) -> tuple[list[Path], list[str]]:
     """Draw the runs; those of several logs or systems in a folder each.
 
@@ -267,9 +255,9 @@ def draw(
     written: list[Path] = []
     lacking: list[str] = []
     for of in by_log(summaries, kept):
-        points: dict[Kind, list[dict[str, Any]]] = {}
+        points: dict[str, list[dict[str, Any]]] = {}
         for summary in of.summaries:
-            points.setdefault(kind_of(summary.about), []).append(summary.metrics)
+            points.setdefault(summary.kind, []).append(summary.metrics)
         shown, rows = side_by_side(of.summaries, of.kept, pictures.RUNS_MAX)
         named = folder.suffix in FORMATS
         place = folder.parent / of.place / folder.name if named else folder / of.place
@@ -304,7 +292,7 @@ def check_place_of_page(out: Path, option: str) -> None:
 _PAGE = b"<!DOCTYPE HTML>"
 
 
-def write_page(out: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]) -> int:
+def write_page(out: Path, summaries: Sequence[RunSummary], kept: Mapping[str, Run]) -> int:
     """Write the page about runs of one log; how many bytes it has."""
     from cpdispatch.files import write_bytes
     from cpdispatch.report import page_of
@@ -317,7 +305,7 @@ def write_page(out: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, R
 
 
 def _beside_best(
-    summaries: Sequence[RunSummary], kept: Mapping[Kind, Run], rows: list[dict[str, Any]]
+    summaries: Sequence[RunSummary], kept: Mapping[str, Run], rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The rows of all runs beside the one with the lowest mean bounded slowdown."""
     from cpdispatch import experiment
@@ -325,23 +313,25 @@ def _beside_best(
     key = "bounded_slowdown_mean"
     best = min(range(len(rows)), key=lambda k: rows[k].get(key, float("inf")))
     kind = list(kept)[best]
-    in_order = sorted(summaries, key=lambda summary: kind_of(summary.about) != kind)
+    in_order = sorted(summaries, key=lambda summary: summary.kind != kind)
     ((_, found),) = experiment.tables(in_order)
     return found
 
 
-def first_of_each(folders: Iterable[Path], summaries: Sequence[RunSummary]) -> dict[Kind, Run]:
+def first_of_each(folders: Iterable[Path], summaries: Sequence[RunSummary]) -> dict[str, Run]:
     """The first run of each kind, of those that are done; one that was refused may be there too."""
+    from cpdispatch.analyze import compare
     from cpdispatch.simulator.run import ABOUT, Run, about_of
 
     done = {_which(summary.about) for summary in summaries}
-    kept: dict[Kind, Run] = {}
+    kept: dict[str, Run] = {}
     for folder in folders:
         if not (folder / ABOUT).exists():
             continue
         about = about_of(folder)
-        if _which(about) in done and kind_of(about) not in kept:
-            kept[kind_of(about)] = Run.load(folder)
+        kind = compare.kind_of(about)
+        if _which(about) in done and kind not in kept:
+            kept[kind] = Run.load(folder)
     return kept
 
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from cpdispatch.experiment.runs import RunSummary
 
 Row = dict[str, Any]
-_OF_ONE_RUN = (
-    "seed", "draw", "seconds", "workload_sha256", "notes", "python", "metrics", "classes",
-    "widths", "predictor_seconds", "predictor_report", "place", "memory_mib_peak", "began_s",
-    "restartable",
-)  # fmt: skip
-"""What runs may differ in that are merged; jobs of each draw, so as many restartable ones."""
 
 
 def report_of(summaries: Sequence[RunSummary]) -> dict[str, Any]:
@@ -47,10 +39,9 @@ def tables(summaries: Sequence[RunSummary]) -> list[tuple[str, list[Row]]]:
     """
     from cpdispatch.analyze import compare, draws
 
-    alike: dict[bytes, list[Row]] = {}
-    for run, row in zip(summaries, _rows(summaries), strict=True):
-        about = {key: value for key, value in run.about.items() if key not in _OF_ONE_RUN}
-        alike.setdefault(msgspec.json.encode(about, order="sorted"), []).append(row)
+    alike: dict[str, list[Row]] = {}
+    for row in _rows(summaries):
+        alike.setdefault(row["kind"], []).append(row)
     merged = [draws.one(layer) for rows in alike.values() for layer in draws.layers(rows)]
     versions: dict[tuple[str, str, str, str], list[set[str]]] = {}
     for row in merged:
@@ -98,6 +89,7 @@ def _rows(summaries: Sequence[RunSummary]) -> list[Row]:
     return [
         {
             **compare.row(run.about, run.metrics),
+            "kind": run.kind,
             "seed": run.about.get("seed", 0),
             "draw": run.about.get("draw", 0),
             "submissions": run.about.get("workload_sha256", ""),

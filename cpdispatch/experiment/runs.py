@@ -92,6 +92,13 @@ class RunSummary:
     """
     run: Run | None = None
 
+    @property
+    def kind(self) -> str:
+        """See `cpdispatch.analyze.compare.kind_of`."""
+        from cpdispatch.analyze import compare
+
+        return compare.kind_of(self.about)
+
     @classmethod
     def of(cls, run: Run, *, whole: bool = False) -> RunSummary:
         """The figures of a run, with the ``whole`` of it if that is wanted."""

@@ -33,6 +33,7 @@ def row(
     }  # fmt: skip
     return {
         **compare.row(about, figures),
+        "kind": compare.kind_of(about),
         "seed": draw if seed is None else seed,
         "draw": draw,
         "submissions": f"draw {draw}",
@@ -91,7 +92,7 @@ def test_pairs_are_the_runs_of_the_same_submissions() -> None:
     other = draws.merged([row("a", draw, 10.0 * draw) for draw in (3, 1, 7)])
     found = draws.pairs(other, easy)
     assert [(a["draw"], b["draw"]) for a, b in found] == [(3, 3), (1, 1)]
-    run, first = draws.of_pairs(found)
+    run, first = draws.in_common(other, easy)
     assert (run["bounded_slowdown_mean"], first["bounded_slowdown_mean"]) == (20, 3)
     assert draws.pairs(row("a", 9, 1), easy) == []
 
@@ -180,6 +181,30 @@ def test_a_winner_within_noise_is_said_to_be_that() -> None:
     (told,) = compare.differences(rows)
     assert told["text"].startswith("a: mean bounded slowdown 1.03 of easy's (")
     assert told["text"].endswith(" in 6 draws): within noise.")
+
+
+def test_a_winner_is_who_does_best_in_the_draws_that_both_have() -> None:
+    hard = [100, 100, 100, 100]
+    easy, other = of_draws("easy", [*EASY, *hard]), of_draws("a", [1.2 * of for of in EASY])
+    rows = compare.related([easy, other])
+    assert rows[1]["bounded_slowdown_mean"] < rows[0]["bounded_slowdown_mean"]
+    assert compare.verdict(rows) == (
+        "easy has the lowest mean bounded slowdown; a's, the next, is 20.0% higher."
+    )
+    (told,) = compare.differences(rows)
+    assert told["text"].startswith("a: mean bounded slowdown 1.20 of easy's (")
+    third = of_draws("b", [0.9 * of for of in [*EASY, *hard]])
+    assert compare.verdict(compare.related([easy, other, third])) == (
+        "b has the lowest mean bounded slowdown, 10.0% below easy's."
+    )
+    tests = {"tests": 5, "tests_killed": 1, "test_s": 120, "wasted_share": 0.01}
+    tested = draws.merged([
+        row("easy:test=120", draw, 1.2 * of) | tests for draw, of in enumerate(EASY)
+    ])  # fmt: skip
+    (told,) = compare.test_runs(compare.related([easy, tested]))
+    assert told["bounded_slowdown_mean_without"] == pytest.approx(mean(EASY))
+    assert told["bounded_slowdown_mean"] == pytest.approx(1.2 * mean(EASY))
+    assert "the mean bounded slowdown rises from" in told["text"]
 
 
 def test_the_same_in_all_draws_is_the_same() -> None:

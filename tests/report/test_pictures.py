@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cpdispatch import cli, verify
-from cpdispatch.cli.runs import kind_of, side_by_side
+from cpdispatch.cli.runs import side_by_side
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment import RunSummary
 from cpdispatch.report import Shown, pictures
@@ -99,6 +99,20 @@ def test_a_dispatcher_in_this_folder_has_no_hidden_results(
     assert {path.name for path in Path("runs").iterdir()} == {"easy", "_mine.toml"}
 
 
+def test_a_dispatcher_is_drawn_beside_what_its_file_said_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.csv").write_text(LOG)
+    for rule in ("easy", "sjf"):
+        Path("mine.toml").write_text(f'dispatcher = "{rule}"\n')
+        assert simulate(Path("small.csv"), "-d", "mine.toml", "--out", f"runs/{rule}") == 0
+    assert cli.run(["compare", "runs", "--plot", "plot"]) == 0
+    picture = Path("plot", "wait_ecdf.svg").read_text()
+    for rule in ("easy", "sjf"):
+        assert f"<!-- mine.toml (dispatcher={rule}) -->" in picture
+
+
 def test_runs_of_other_rules_are_drawn_and_those_of_other_jobs_compared_all_the_same(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,7 +168,7 @@ def test_users_and_waits_are_of_all_draws(runs: Path, tmp_path: Path) -> None:
     assert simulate(runs.parent / "small.csv", "--shake", 2, "--out", tmp_path) == 0
     draws = [Run.load(tmp_path / f"draw-{k}") for k in range(2)]
     summaries = [RunSummary.of(run) for run in draws]
-    ((of,), _) = side_by_side(summaries, {kind_of(draws[0].about): draws[0]})
+    ((of,), _) = side_by_side(summaries, {summaries[0].kind: draws[0]})
     of_draws = [run.by_user()["1"] for run in draws]
     assert of_draws[0]["wait_s_mean"] != of_draws[1]["wait_s_mean"]
     mean_s = sum(user["wait_s_mean"] * user["jobs"] for user in of_draws) / 40

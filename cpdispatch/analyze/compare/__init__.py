@@ -13,6 +13,7 @@ from cpdispatch.analyze.compare.rows import (
     Row,
     Weeks,
     duration,
+    kind_of,
     means,
     name_of,
     notes,
@@ -39,7 +40,7 @@ from cpdispatch.analyze.compare.tables import (
 
 __all__ = [
     "GROWTH", "GROWTH_S", "JOBS_MIN", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice",
-    "deviation", "differences", "duration", "failures", "legend", "losers", "means", "name_of",
-    "notes", "of_some", "of_what", "related", "restarted_often", "row", "rules_of", "setting",
-    "tables", "test_runs", "verdict", "waits_tables", "warnings",
+    "deviation", "differences", "duration", "failures", "kind_of", "legend", "losers", "means",
+    "name_of", "notes", "of_some", "of_what", "related", "restarted_often", "row", "rules_of",
+    "setting", "tables", "test_runs", "verdict", "waits_tables", "warnings",
 ]  # fmt: skip

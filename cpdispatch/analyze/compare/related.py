@@ -16,7 +16,6 @@ from cpdispatch.analyze.compare.rows import (
     Row,
     as_times,
     duration,
-    kind_of,
     name_of,
     peers_of,
 )
@@ -44,10 +43,10 @@ def related(rows: Sequence[Row]) -> list[Row]:
     Parameters
     ----------
     rows : sequence of dict
-        Of `row`, with ``seed``, ``draw``, ``submissions`` (their checksum), ``of_log`` (the same
-        for runs whose jobs may be compared), ``classes`` and ``widths`` (of
-        `cpdispatch.analyze.metrics.by_class` and ``by_width``), ``waits_of_users`` (`Waits`),
-        ``restarts_of_users`` (`Restarts`) and ``weeks`` (`Weeks`); or of
+        Of `row`, with ``kind`` (of `kind_of`), ``seed``, ``draw``, ``submissions`` (their
+        checksum), ``of_log`` (the same for runs whose jobs may be compared), ``classes`` and
+        ``widths`` (of `cpdispatch.analyze.metrics.by_class` and ``by_width``), ``waits_of_users``
+        (`Waits`), ``restarts_of_users`` (`Restarts`) and ``weeks`` (`Weeks`); or of
         `cpdispatch.analyze.draws.merged`.
 
     Returns
@@ -62,10 +61,10 @@ def related(rows: Sequence[Row]) -> list[Row]:
         out if that is by 0; with ``_times_low`` and ``_times_high``, its 95 % interval, if both
         have `PAIRS_MIN` draws or more. ``restarted_often`` is of `restarted_often`. For a run with
         test runs beside one without them, ``without_tests``, else None: that one's ``dispatcher``
-        and ``bounded_slowdown_mean``; ``more``, the parameters that the run has and that one has
-        not, tests apart; its ``wasted_share``, 0 where nothing was lost; the
-        ``difference`` from it; and ``longer``: which waits have grown, each with ``who`` and
-        ``times``, which is None where nobody waited.
+        and ``bounded_slowdown_mean``, and with ``_with`` this one's in the same draws; ``more``,
+        the parameters that the run has and that one has not, tests apart; its ``wasted_share``, 0
+        where nothing was lost; the ``difference`` from it; and ``longer``: which waits have grown,
+        each with ``who`` and ``times``, which is None where nobody waited.
     """
     found = []
     for run in rows:
@@ -84,7 +83,7 @@ def related(rows: Sequence[Row]) -> list[Row]:
 def _measured(run: Row, first: Row) -> Row:
     """What is said of a run beside the first one."""
     matched = draws.pairs(run, first)
-    now, before = draws.of_pairs(matched) if matched else (run, first)
+    now, before = draws.in_common(run, first)
     apart = [(one["waits_of_users"], other["waits_of_users"]) for one, other in matched]
     users = losers(now["waits_of_users"], before["waits_of_users"], apart)
     own, of_first = (
@@ -113,11 +112,13 @@ def _measured(run: Row, first: Row) -> Row:
 def _beside_untested(run: Row, without: Row, rows: Sequence[Row]) -> Row:
     """What is said of a run with test runs beside the one without them, see `related`."""
     beside = run | _measured(run, without)
+    now, before = draws.in_common(run, without)
     return {
         "dispatcher": name_of(without, rows),
         "more": _beyond(run, without),
-        SLOWDOWN: without[SLOWDOWN],
-        "wasted_share": without.get("wasted_share", 0.0),
+        SLOWDOWN: before[SLOWDOWN],
+        f"{SLOWDOWN}_with": now[SLOWDOWN],
+        "wasted_share": before.get("wasted_share", 0.0),
         "difference": beside["difference"],
         "longer": [{"who": of.who, "times": of.times} for of in growths(beside, without)],
     }
@@ -233,7 +234,7 @@ def first_of(run: Row, rows: Sequence[Row]) -> Row | None:
     peers = [peer for peer in peers_of(run, rows) if peer["jobs"]]
     if not peers:
         return None
-    alike = (peer for peer in peers if kind_of(peer) == kind_of(peers[0]))
+    alike = (peer for peer in peers if peer["kind"] == peers[0]["kind"])
     same = ("submissions", "seed")
     return max(alike, key=lambda peer: [peer[key] == run[key] for key in same])
 
@@ -350,10 +351,10 @@ def _beyond(run: Row, peer: Row) -> list[str] | None:
 
 def _plain(run: Row) -> tuple[tuple[object, ...], list[str]]:
     """What kind of run it is, and the dispatcher's parameters, test runs apart."""
-    dispatcher, *rest = kind_of(run)
-    name, _, given = dispatcher.partition(":")
+    name, _, given = run["dispatcher"].partition(":")
     kept = [p for p in given.split(",") if p and p.partition("=")[0] not in ("test", "tests")]
-    return (name, *rest), kept
+    rules = [rule for name, rule in run["rules"].items() if name != "restartable"]
+    return (name, run["predictor"], run["idempotent"], *rules), kept
 
 
 def _grown(now: float, before: float) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
+
+import msgspec
 
 Row = dict[str, Any]
 Restarts = Mapping[str, tuple[float, float]]
@@ -17,6 +20,13 @@ SHARES = {"narrow": "(<= 1/32)", "middle": "(<= 1/8)", "wide": "(> 1/8)"}
 """The limits of the classes of jobs, by their length and by their share of the system."""
 OF_USERS = "users.wait_s_mean"
 SLOWDOWN = "bounded_slowdown_mean"
+_OF_ONE_RUN = (
+    "seed", "draw", "seconds", "workload_sha256", "notes", "python", "metrics", "classes",
+    "widths", "predictor_seconds", "predictor_report", "place", "memory_mib_peak", "began_s",
+    "restartable",
+)  # fmt: skip
+"""What a run tells of itself that differs by draw and seed: the jobs do, so how many may restart.
+"""
 _FILE = "dispatcher_file"
 """What the file of a dispatcher said, where it was given as one."""
 
@@ -212,6 +222,7 @@ def peers_of(run: Row, rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def kind_of(run: Row) -> tuple[str, str, bool]:
-    """What is the same for two runs that differ by their seed."""
-    return run["dispatcher"], run["predictor"], run["idempotent"]
+def kind_of(about: Mapping[str, Any]) -> str:
+    """A checksum that runs have in common which differ by their draw or seed alone."""
+    kept = {key: value for key, value in about.items() if key not in _OF_ONE_RUN}
+    return sha256(msgspec.json.encode(kept, order="sorted")).hexdigest()

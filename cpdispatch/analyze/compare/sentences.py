@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from cpdispatch.analyze.compare.related import GROWTH, first_of, growths, jobs_of
+from cpdispatch.analyze.compare.related import GROWTH, first_of, growths
 from cpdispatch.analyze.compare.rows import (
-    LENGTHS,
     SLOWDOWN,
     Row,
     as_times,
@@ -104,7 +103,8 @@ def _payers(run: Row, first: Row) -> list[tuple[str, str]]:
     found = [(growth.who, growth.text(run["first"])) for growth in growths(run, first)]
     never, before = (peer.get("jobs_never_started", 0) for peer in (run, first))
     if never > before:
-        more = f"{never:,.0f} jobs never start, {before:,.0f} under {run['first']}"
+        jobs = "job never starts" if round(never) == 1 else "jobs never start"
+        more = f"{never:,.0f} {jobs}, {before:,.0f} under {run['first']}"
         found.append(("jobs that never start", more))
     return found
 
@@ -135,7 +135,7 @@ def test_runs(rows: Sequence[Row]) -> list[Row]:
             "without": without["dispatcher"],
             "more": without["more"],
             "test_s": run["test_s"],
-            SLOWDOWN: run[SLOWDOWN],
+            SLOWDOWN: without[f"{SLOWDOWN}_with"],
             f"{SLOWDOWN}_without": without[SLOWDOWN],
             "killed_share": run["tests_killed"] / run["jobs"],
             "wasted_share": run["wasted_share"],
@@ -168,14 +168,9 @@ def _tests_text(told: Row, over: Difference | None) -> str:
         said.append(f"{lost.capitalize()} of the work is lost{other}.")
     else:
         said.append("No job is stopped in its test run.")
-    classes = {jobs_of(name) for name in LENGTHS}
-    of_classes = any(of["who"] in classes for of in told["longer"])
-    if not of_classes:
-        said.append(f"No class of jobs by length waits more than {GROWTH - 1:.0%} longer.")
     if told["longer"]:
         longer = ", ".join(f"{of['who']} ({_factor(of['times'])})" for of in told["longer"])
-        more = f"by more than {GROWTH - 1:.0%}" if of_classes else "by more"
-        said.append(f"These waits grow {more}: {longer}.")
+        said.append(f"These waits grow by more than {GROWTH - 1:.0%}: {longer}.")
     often = told["restarted_often"]
     if often is not None:
         said.append(
@@ -242,24 +237,32 @@ def verdict(rows: Sequence[Row]) -> str:
     """Who wins and who pays, in a sentence; empty when there is nothing to compare.
 
     The winner, with the lowest mean bounded slowdown, is measured against the first run, see
-    `related`; the first run, if it wins, against the next. A difference within noise is said to
-    be that.
+    `related`; the first run, if it wins, against the next. Where draws are missing, runs are
+    ranked by how they do in those that the first run has, too. A difference within noise is said
+    to be that.
     """
-    key = SLOWDOWN
-    ranked = sorted((run for run in rows if key in run), key=lambda run: run[key])
-    if len(ranked) < 2 or len({setting(run) for run in rows}) > 1:
+    counted = [run for run in rows if SLOWDOWN in run]
+    if len(counted) < 2 or len({setting(run) for run in rows}) > 1:
         return ""
-    best, first = ranked[0], next(run for run in rows if run["first"] is None and key in run)
-    other = ranked[1] if best is first else first
+    first = next(run for run in counted if run["first"] is None)
+
+    def times(run: Row) -> float:
+        """How many times as large as under the first run it is."""
+        apart: Difference | None = run["difference"]
+        return float(run[SLOWDOWN] / first[SLOWDOWN] if apart is None else apart.ratio)
+
+    best, following, *_ = sorted(counted, key=times)
+    other = following if best is first else first
     name, against = name_of(best, rows), name_of(other, rows)
-    less = 1 - best[key] / other[key]
+    less = 1 - times(best) / times(other)
     if less < 0.0005:
         return f"{name} and {against} have the same mean bounded slowdown."
     wins = f"{name} has the lowest mean bounded slowdown"
     over: Difference | None = (other if best is first else best)["difference"]
     noise = ", which is within noise" if over is not None and over.says == NOISE else ""
     if best is first:
-        return f"{wins}; {against}'s, the next, is {other[key] / best[key] - 1:,.1%} higher{noise}."
+        more = times(other) / times(best) - 1
+        return f"{wins}; {against}'s, the next, is {more:,.1%} higher{noise}."
     pay = ", ".join(who for who, _ in _payers(best, first))
     but = f"{';' if noise else ', but'} others pay: {pay}" if pay else ""
     return f"{wins}, {less:.1%} below {against}'s{noise}{but}."

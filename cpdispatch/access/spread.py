@@ -12,7 +12,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import InputError
-from cpdispatch.jobs import Spread, Workload
+from cpdispatch.jobs import JobTable, Spread, Workload
 
 LIMIT_TYPE = "limit@node"
 """The resource type by which the units of a job on one node are limited.
@@ -128,3 +128,9 @@ def limit(workload: Workload) -> IntArray | None:
     _, most = of_jobs(workload, workload.table.units * workload.together)
     free = (most >= workload.table.units) | (workload.exclusive() == 1)
     return None if free.all() else np.where(free, workload.table.units, most)
+
+
+def most_on_a_node(jobs: JobTable) -> IntArray:
+    """How many units of each job may share a node, all of them at most; shape (jobs,)."""
+    limit = -jobs.request.min(axis=1, initial=0)
+    return np.where(limit > 0, np.minimum(jobs.units, limit), jobs.units)

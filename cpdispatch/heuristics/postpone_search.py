@@ -111,10 +111,10 @@ def next_growth(lines: Timelines, window: Window, jobs: Jobs, j: int, mark: int)
 
     Returns it, `FOREVER` if there is none, and the work, in windows looked at.
     """
-    ask, units, watts, duration = jobs.ask[j], jobs.units[j], jobs.watts[j], jobs.duration[j]
+    ask, most, watts, duration = jobs.ask[j], jobs.most[j], jobs.watts[j], jobs.duration[j]
     classes, at, looked = lines.size[CLASSES], mark, 0
     for c in range(classes):
-        look(lines, window, c, ask, units, duration, at)
+        look(lines, window, c, ask, most, duration, at)
         looked += 1
     power = _fits_power(lines, watts, duration, at)
     while True:
@@ -132,13 +132,13 @@ def next_growth(lines: Timelines, window: Window, jobs: Jobs, j: int, mark: int)
         for c in range(classes):
             if window.until[c] <= at:
                 before = window.room[c]
-                look(lines, window, c, ask, units, duration, at)
+                look(lines, window, c, ask, most, duration, at)
                 looked += 1
                 grown = grown or window.room[c] > before
             total += window.room[c] * (lines.last[c] - lines.first[c])
         looked += classes // 8
         before_power, power = power, _fits_power(lines, watts, duration, at)
-        if power and total >= units and (grown or not before_power):
+        if power and total >= jobs.units[j] and (grown or not before_power):
             return at, looked
 
 
@@ -169,8 +169,8 @@ def _when(
             if before[j] != NONE:
                 floor = max(floor, tree.start[before[j]])
             tree.time[depth, j], looked = earliest(
-                lines, window, jobs.ask[j], jobs.units[j], jobs.watts[j], jobs.duration[j], floor,
-                False,
+                lines, window, jobs.ask[j], jobs.units[j], jobs.most[j], jobs.watts[j],
+                jobs.duration[j], floor, False,
             )  # fmt: skip
         work += looked
     return work
@@ -203,7 +203,7 @@ def _fits(lines: Timelines, window: Window, jobs: Jobs, j: int, start: int) -> t
         return False, 0
     total, classes = 0, lines.size[CLASSES]
     for c in range(classes):
-        look(lines, window, c, jobs.ask[j], jobs.units[j], jobs.duration[j], start)
+        look(lines, window, c, jobs.ask[j], jobs.most[j], jobs.duration[j], start)
         total += window.room[c] * (lines.last[c] - lines.first[c])
         if total >= jobs.units[j]:
             return True, c + 1
@@ -295,9 +295,9 @@ def _best_fit(tree: Tree, lines: Timelines, window: Window, jobs: Jobs, depth: i
     for c in range(classes):
         tree.old[depth, c] = NONE
         if later:
-            look(lines, window, c, jobs.ask[j], jobs.units[j], jobs.duration[j], start - 1)
+            look(lines, window, c, jobs.ask[j], jobs.most[j], jobs.duration[j], start - 1)
             tree.old[depth, c] = window.room[c]
-        look(lines, window, c, jobs.ask[j], jobs.units[j], jobs.duration[j], start)
+        look(lines, window, c, jobs.ask[j], jobs.most[j], jobs.duration[j], start)
         window.score[c] = np.inf
         if window.room[c] > 0:
             window.score[c] = fullness(lines, c, jobs.duration[j], start)

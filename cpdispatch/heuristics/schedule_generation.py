@@ -46,6 +46,8 @@ class Jobs(NamedTuple):
     ask: IntArray
     """Request of a unit, shape (jobs, resources)."""
     units: IntArray
+    most: IntArray
+    """Units that may share a node."""
     duration: IntArray
     watts: IntArray
     """Power that each draws while it runs, shape (jobs, 1)."""
@@ -110,7 +112,7 @@ def put(
     """Place the job at a position as early as it fits; return the end of its entries, and work."""
     j = order[p]
     begin, looked = earliest(
-        lines, window, jobs.ask[j], jobs.units[j], jobs.watts[j], jobs.duration[j],
+        lines, window, jobs.ask[j], jobs.units[j], jobs.most[j], jobs.watts[j], jobs.duration[j],
         _floor(jobs, order, p, start), True,
     )  # fmt: skip
     start[j] = begin
@@ -149,8 +151,8 @@ def each_earliest(lines: Timelines, window: Window, jobs: Jobs) -> IntArray:
     start = np.empty(jobs.units.shape[0], dtype=np.int64)
     for j in range(start.shape[0]):
         start[j], _ = earliest(
-            lines, window, jobs.ask[j], jobs.units[j], jobs.watts[j], jobs.duration[j],
-            jobs.early[j], False,
+            lines, window, jobs.ask[j], jobs.units[j], jobs.most[j], jobs.watts[j],
+            jobs.duration[j], jobs.early[j], False,
         )  # fmt: skip
     return start
 

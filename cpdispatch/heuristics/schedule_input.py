@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cpdispatch.access.spread import most_on_a_node
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.heuristics.profiles.per_class import Timelines, classes_of, joined, of_nodes
 from cpdispatch.heuristics.profiles.profile import one_row
@@ -64,7 +65,7 @@ def timelines(instance: Instance, nodes: IntArray, held: Held) -> tuple[Timeline
     longest = int(np.bincount(held.node).max(initial=0))
     lines = of_nodes(
         instance.now, instance.system.capacity, nodes, 2 * longest + 3,
-        held.start_s, held.end_s, held.node, held.amount,
+        held.start_s, held.end_s, held.node, np.maximum(held.amount, 0),
     )  # fmt: skip
     member, begin = classes_of(lines)
     return _with_power(instance, joined(lines, member, begin), held), nodes[member]
@@ -106,8 +107,9 @@ def jobs_of(
     free = early_s == early_s.min(initial=np.iinfo(np.int64).max)
     free[pairs[:, 0]] = False
     return Jobs(
-        np.array(table.request, order="C"),
+        np.maximum(table.request, 0, order="C"),
         np.array(table.units),
+        np.array(most_on_a_node(table)),
         np.array(table.planned_s),
         np.array(watts).reshape(-1, 1),
         np.array(early_s),
@@ -121,9 +123,17 @@ def jobs_of(
 
 
 def _smaller(jobs: JobTable) -> BoolArray:
-    """For each pair of jobs, whether the second asks for no more than the first, for no longer."""
-    smaller = jobs.units <= jobs.units[:, None]
+    """For each pair of jobs, whether the second asks for no more than the first, for no longer.
+
+    Nor may its units need more nodes. Types that only one job asks for tell it from all others.
+    """
+    units, most = jobs.units, most_on_a_node(jobs)
+    asks = jobs.request > 0
+    own = asks.sum(axis=0) == 1
+    smaller = (units <= units[:, None]) & (np.minimum(units, most[:, None]) <= most)
     smaller &= jobs.planned_s <= jobs.planned_s[:, None]
-    for asked in jobs.request.T:
+    for asked in np.maximum(jobs.request.T[~own], 0):
         smaller &= asked <= asked[:, None]
+    smaller &= ~asks[:, own].any(axis=1)
+    np.fill_diagonal(smaller, True)
     return smaller

@@ -1,6 +1,5 @@
 """One dispatch problem: the snapshot that a dispatcher answers, and the files it travels in."""
 
-from cpdispatch.instance.apart import apart, with_own_limits
 from cpdispatch.instance.file import (
     FORMAT,
     FORMAT_OF_RESTARTS,
@@ -27,6 +26,6 @@ from cpdispatch.jobs import Starvation
 
 __all__ = [
     "FORMAT", "FORMAT_OF_RESTARTS", "NO_LATEST_S", "NO_NODES", "Dependencies", "Instance",
-    "LeftOut", "Power", "Reservation", "Running", "Starvation", "Stopped", "apart", "digest",
-    "dump", "free_capacity", "is_number", "load", "loads", "to_json", "with_own_limits",
+    "LeftOut", "Power", "Reservation", "Running", "Starvation", "Stopped", "digest",
+    "dump", "free_capacity", "is_number", "load", "loads", "to_json",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from cpdispatch.access import SPREAD
+from cpdispatch.access.spread import LIMIT_TYPE
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.files import json_lines, parse_json, read_text, write_bytes
 from cpdispatch.instance import wishes
-from cpdispatch.instance.apart import apart
 from cpdispatch.instance.snapshot import (
     Check,
     Dependencies,
@@ -489,8 +490,8 @@ def to_json(instance: Instance) -> bytes:
 
     Jobs that were submitted, or started, at the same time stand in the order of their ids.
     """
-    instance = apart(instance)
     running, system, queue = instance.running, instance.system, instance.queue
+    types = _Types(instance)
     started = np.lexsort((running.jobs.id, running.start_s)).tolist()
     submitted = np.lexsort((queue.id, queue.submit_s)).tolist()
     held = {} if instance.stopped is None else instance.stopped.held()
@@ -502,18 +503,21 @@ def to_json(instance: Instance) -> bytes:
     file = _File(
         format=FORMAT_OF_RESTARTS if second else FORMAT,
         time=instance.now,
-        resources=list(system.resources),
-        groups=[_Group(g.name, g.nodes, list(g.capacity)) for g in system.groups],
+        resources=types.names,
+        groups=[
+            _Group(g.name, g.nodes, types.of(g.capacity, types.limit.values()))
+            for g in system.groups
+        ],
         down=instance.down.tolist(),
-        running=[_running_file(running, k) for k in started],
-        queue=[_queued_file(instance, k, held) for k in submitted],
+        running=[_running_file(running, k, types) for k in started],
+        queue=[_queued_file(instance, k, held, types) for k in submitted],
         reservations=[
-            _Reservation(r.start_s, r.duration_s, list(r.nodes), list(r.capacity))
+            _Reservation(r.start_s, r.duration_s, list(r.nodes), types.of(r.capacity))
             for r in instance.reservations
         ],
         power=None
         if instance.power is None
-        else _Power(instance.power.cap, list(instance.power.unit)),
+        else _Power(instance.power.cap, types.of(instance.power.unit)),
         starvation=None
         if instance.starvation is None
         else _Starvation(*astuple(instance.starvation)),
@@ -522,6 +526,29 @@ def to_json(instance: Instance) -> bytes:
         data_left_out=left_out,
     )  # fmt: skip
     return json_lines(msgspec.to_builtins(file))
+
+
+class _Types:
+    """The resource types of a file. Each job whose units on a node are limited has one of its own.
+
+    A request below 0 says the limit elsewhere, see `cpdispatch.access.spread`. Of ``spread@77``,
+    each node has as many as units of job 77 may share it.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        names, asked = instance.system.resources, instance.queue.request
+        at = instance.system.resource(LIMIT_TYPE)
+        self._at = len(names) if at < 0 else at
+        limits = -asked[:, self._at : self._at + 1].sum(axis=1)
+        self.limit = {k: limit for k, limit in enumerate(limits.tolist()) if limit}
+        """The limit of each such job, by its position in the queue."""
+        own = [f"{SPREAD}@{id}" for id in instance.queue.id[list(self.limit)].tolist()]
+        self.names = [*names[: self._at], *names[self._at + 1 :], *own]
+
+    def of(self, amounts: Sequence[int], own: Iterable[int] = ()) -> list[int]:
+        """Amounts of the system's types as those of the file's; ``own`` ones are 0 otherwise."""
+        more = list(own) or [0] * len(self.limit)
+        return [*amounts[: self._at], *amounts[self._at + 1 :], *more]
 
 
 def _data_file(data: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -548,11 +575,12 @@ def _of_numpy(value: object) -> object:
 
 
 def _queued_file(
-    instance: Instance, k: int, held: Mapping[int, tuple[int, Mapping[int, int]]]
+    instance: Instance, k: int, held: Mapping[int, tuple[int, Mapping[int, int]]], types: _Types
 ) -> _QueuedJob:
     job, given = instance.queue[k], instance.dependencies
     file = _QueuedJob(
-        job.id, job.submit_s, job.expected_s, job.units, list(job.request),
+        job.id, job.submit_s, job.expected_s, job.units,
+        types.of(job.request, (int(k == limited) for limited in types.limit)),
         instance.queue.label("user", k), instance.queue.label("queue", k), job.ewt_s,
         _unless(job.expected_s, job.requested_s), _unless(job.requested_s, job.upper_s),
     )  # fmt: skip
@@ -572,7 +600,7 @@ def _queued_file(
     return file
 
 
-def _running_file(running: Running, k: int) -> _RunningJob:
+def _running_file(running: Running, k: int, types: _Types) -> _RunningJob:
     job = running.jobs[k]
     low, high = int(running.offset[k]), int(running.offset[k + 1])
     nodes = zip(running.node[low:high].tolist(), running.units[low:high].tolist(), strict=True)
@@ -580,7 +608,7 @@ def _running_file(running: Running, k: int) -> _RunningJob:
     bound = 0 if running.bound_s is None else int(running.bound_s[k])
     duration = job.expected_s if running.overdue[k] or bound else end - start
     return _RunningJob(
-        job.id, start, duration, job.units, list(job.request),
+        job.id, start, duration, job.units, types.of(job.request),
         {str(node): units for node, units in sorted(nodes)}, job.submit_s,
         running.jobs.label("user", k), running.jobs.label("queue", k),
         _unless(duration, job.requested_s), bool(job.restartable), bound, tier=job.tier,

@@ -29,7 +29,7 @@ from cpdispatch.heuristics import limits, test_runs
 from cpdispatch.heuristics.order_search import OrderSearch
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.schedule_input import held_in
-from cpdispatch.instance import Instance, with_own_limits
+from cpdispatch.instance import Instance
 from cpdispatch.models import objective as objectives
 from cpdispatch.models.budget import Budget
 from cpdispatch.models.certificate import Result, certify
@@ -118,7 +118,6 @@ class Engine:
             warm_up_tests(self.model)
 
     @no_collection()
-    @with_own_limits
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others that were selected."""
         budget = Budget(self.limit_s, self.live)

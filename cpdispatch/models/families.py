@@ -141,7 +141,7 @@ def _shapes(
     A resource alone is the shape of one unit of it. Bool arrays of shape (rows, groups) and
     (rows, jobs).
     """
-    system, request = instance.system, jobs.request
+    system, request = instance.system, np.maximum(jobs.request, 0)
     first, of = distinct(list(request.T))
     asked = request[first]
     usable = _usable_groups(instance, asked)

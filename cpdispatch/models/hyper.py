@@ -33,7 +33,7 @@ from cpdispatch.decision import Decision
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, write_bytes
 from cpdispatch.garbage import no_collection
-from cpdispatch.instance import Instance, with_own_limits
+from cpdispatch.instance import Instance
 from cpdispatch.models.budget import Budget
 from cpdispatch.models.engine import Engine, warm_up, warm_up_tests
 from cpdispatch.models.part import Selection
@@ -274,7 +274,6 @@ class Hyper:
                 warm_up_tests(model)
 
     @no_collection()
-    @with_own_limits
     def dispatch(self, instance: Instance) -> Decision:
         """Choose a model, let it decide, and learn from its result."""
         began = Budget(self.limit_s, live=False)

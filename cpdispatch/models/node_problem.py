@@ -8,14 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
+from cpdispatch.access.spread import LIMIT_TYPE, most_on_a_node
 from cpdispatch.arrays import IntArray
 from cpdispatch.heuristics.profiles.per_class import of_common_times
 from cpdispatch.heuristics.profiles.profile import one_row
 from cpdispatch.heuristics.schedule_generation import ScheduleGenerator
 from cpdispatch.heuristics.schedule_input import jobs_of
-from cpdispatch.jobs import JobTable
+from cpdispatch.jobs import Column, JobTable
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.timing import After
+from cpdispatch.system import System
 
 # -------------------------------------------------------------------------------- the problem
 
@@ -172,7 +174,7 @@ class NodeProblem:
 
 
 def room(capacity: IntArray, jobs: JobTable) -> IntArray:
-    """How many units of each job each node can hold, the job's own number at most.
+    """How many units of each job each node can hold, as many at most as may share a node.
 
     Parameters
     ----------
@@ -182,12 +184,34 @@ def room(capacity: IntArray, jobs: JobTable) -> IntArray:
     -------
     int64 array, shape (jobs, nodes)
     """
-    most = np.repeat(jobs.units[:, None], len(capacity), axis=1)
+    most = np.repeat(most_on_a_node(jobs)[:, None], len(capacity), axis=1)
     for resource, asked in enumerate(jobs.request.T):
         some = asked > 0
         here = capacity[:, resource] // asked[some, None]
         most[some] = np.minimum(most[some], here)
     return most
+
+
+def own_limits(system: System, jobs: JobTable, free: IntArray) -> tuple[JobTable, IntArray]:
+    """Limits on the units of a job on a node as resource types, of which each job has its own.
+
+    So a model that respects capacity keeps them. Requests below 0 say them otherwise, see
+    `cpdispatch.access.spread`.
+
+    Parameters
+    ----------
+    free : int64 array, shape (segments, nodes, resources)
+    """
+    at = system.resource(LIMIT_TYPE)
+    if at < 0:
+        return jobs, free
+    limit = -jobs.request[:, at]
+    own = np.flatnonzero(limit)
+    asked = (np.arange(len(jobs)) == own[:, None]).astype(np.int64)
+    block = np.concatenate([np.delete(jobs.block, Column.REQUEST + at, axis=0), asked])
+    most = np.broadcast_to(limit[own], (*free.shape[:2], len(own)))
+    free = np.concatenate([np.delete(free, at, axis=2), most], axis=2)
+    return JobTable(block, jobs.labels), free
 
 
 # --------------------------------------------------------------------------------- complete plans

@@ -24,7 +24,7 @@ from cpdispatch.heuristics.schedule_input import Held, jobs_of, timelines
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.jobs import JobTable
 from cpdispatch.models.families import distinct
-from cpdispatch.models.node_problem import NodePlan, NodeProblem, room
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, own_limits, room
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.timing import After, in_turn
 
@@ -269,12 +269,12 @@ class Part:
         seen = {int(c): sampled(lines.nodes, int(c), since_s) for c in np.unique(rows)}
         number = {int(job): k for k, job in enumerate(free)}
         early_s, latest_s, after = self._limits(schedule, number)
-        jobs = self.jobs.take(free)
+        left = np.stack([seen[int(c)] for c in rows], axis=1)
+        jobs, left = own_limits(self.instance.system, self.jobs.take(free), left)
         asked = np.flatnonzero(jobs.request.any(axis=0))
         problem = NodeProblem(
             self.position[free], jobs, self.watts[free], since_s,
-            np.stack([seen[int(c)] for c in rows], axis=1), _power_at(since_s, lines.power),
-            tuple(asked.tolist()), self.cost.take(free),
+            left, _power_at(since_s, lines.power), tuple(asked.tolist()), self.cost.take(free),
             self.weights.take(free),
             early_s[free], latest_s[free], after, self.alike[free],
         )  # fmt: skip

@@ -119,7 +119,7 @@ class Pool:
 
 def demand(instance: Instance, jobs: JobTable) -> IntArray:
     """What each job takes of the pool; power last where it is capped."""
-    pooled = jobs.units[:, None] * jobs.request
+    pooled = jobs.units[:, None] * np.maximum(jobs.request, 0)
     if instance.power is None:
         return pooled
     return np.column_stack((pooled, instance.job_power(jobs)))
@@ -171,7 +171,7 @@ def free_capacity(
     free = total - (ending.sum(axis=0) - np.cumsum(ending, axis=0))
     if reserved:
         free[:, : len(system.resources)] += _reserved_free(instance, reserved, since, counted)
-    return since, np.maximum(free, 0)
+    return since, np.clip(free, 0, capacity(instance))
 
 
 def _reserved_free(

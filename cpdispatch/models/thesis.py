@@ -34,7 +34,7 @@ from cpdispatch.heuristics.allocate import (
 from cpdispatch.heuristics.eligible import cleared_first
 from cpdispatch.heuristics.priority_rule import highest_first, reasons, waiting_priority
 from cpdispatch.heuristics.profiles.per_node import expected_profile
-from cpdispatch.instance import Instance, with_own_limits
+from cpdispatch.instance import Instance
 from cpdispatch.models import objective as objectives
 from cpdispatch.models import pooled
 from cpdispatch.models.boxes import BoxesModel
@@ -42,7 +42,7 @@ from cpdispatch.models.budget import Budget
 from cpdispatch.models.certificate import Result, certify
 from cpdispatch.models.copies import CopiesModel
 from cpdispatch.models.counts import CountsModel
-from cpdispatch.models.node_problem import NodePlan, NodeProblem, room
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, own_limits, room
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.pooled import Pool
 from cpdispatch.models.pooled_model import PooledModel, PooledProblem
@@ -212,7 +212,7 @@ def pose_on_nodes(
         hold_start, sealed(np.array(hold_end, dtype=np.int64)), hold_node, hold_capacity,
         power_unit(instance), instance.power_free(),
     )  # fmt: skip
-    jobs = instance.queue.take(chosen)
+    jobs, free = own_limits(instance.system, instance.queue.take(chosen), profile.free)
     resources = list(range(jobs.request.shape[1]))
     if variant.filtered:
         resources = [resource for resource in resources if jobs.request[:, resource].any()]
@@ -221,7 +221,7 @@ def pose_on_nodes(
     latest_s = int(since_s[-1] + jobs.expected_s.sum())
     return NodeProblem(
         chosen, jobs, instance.job_power(jobs),
-        since_s, profile.free, np.maximum(profile.watts, 0),
+        since_s, free, np.maximum(profile.watts, 0),
         tuple(resources), cost, cost.weights(latest_s),
     )  # fmt: skip
 
@@ -279,7 +279,6 @@ class Thesis:
 
     @no_collection()
     @cleared_first
-    @with_own_limits
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others of the model."""
         budget = Budget(self.limit_s, live=True)
@@ -311,7 +310,6 @@ class Thesis:
         )
         return Decision(start_s, reason, places, certificate)
 
-    @with_own_limits
     def _search_anyway(self, instance: Instance) -> None:
         """Search for a plan even if the first one is proven to be the best, as on most toys."""
         chosen, budget = select(instance, self.variant, self.m), Budget(self.limit_s, live=True)
@@ -380,7 +378,8 @@ def startable(instance: Instance, problem: NodeProblem, plan: NodePlan) -> BoolA
     kept = np.ones(len(plan.start_s), dtype=np.bool_)
     for job in np.nonzero(plan.start_s == instance.now)[0].tolist():
         (nodes,) = np.nonzero(plan.units[job])
-        need = plan.units[job, nodes, None] * problem.jobs.request[job]
+        request = instance.queue.request[problem.position[job]]
+        need = plan.units[job, nodes, None] * request
         watts = int(problem.watts[job])
         kept[job] = (need <= left[nodes]).all() and (watts == 0 or watts <= watts_left)
         if kept[job]:

@@ -324,6 +324,7 @@ def test_a_job_starts_at_the_first_second_from_which_it_fits(
     lines, member = classes_with(capacity, holds, nodes)
     ask = data.draw(asks(len(capacity[0])))
     units, duration = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 15))
+    most = data.draw(st.integers(1, units))
     not_before = NOW + data.draw(st.integers(0, 12))
     watts = data.draw(st.integers(0, 4))
     changes = sorted(data.draw(st.sets(st.integers(1, 15), max_size=3)))
@@ -333,7 +334,7 @@ def test_a_job_starts_at_the_first_second_from_which_it_fits(
 
     def rooms(start: int) -> dict[int, int]:
         least = free[start - NOW : start - NOW + duration].min(axis=0)
-        return {node: room(least[node], ask, units) for node in nodes}
+        return {node: room(least[node], ask, most) for node in nodes}
 
     def fits(start: int) -> bool:
         enough = watts == 0 or power[start - NOW : start - NOW + duration].min() >= watts
@@ -341,7 +342,7 @@ def test_a_job_starts_at_the_first_second_from_which_it_fits(
 
     expected = next((s for s in range(not_before, NOW + SECONDS - 15) if fits(s)), FOREVER)
     window = empty_window(len(nodes))
-    given = (ask, units, ints(watts), duration, not_before)
+    given = (ask, units, most, ints(watts), duration, not_before)
     start, work = earliest(lines, window, *given, True)
     assert start == expected
     for c in range(lines.size[CLASSES]):
@@ -354,13 +355,13 @@ def test_a_job_starts_at_the_first_second_from_which_it_fits(
 
 def test_without_nodes_a_job_never_fits() -> None:
     lines = empty_timelines(0, 3, 1, 0)
-    assert earliest(lines, empty_window(0), ints(1), 1, NO_WATTS, 5, NOW, True)[0] == FOREVER
+    assert earliest(lines, empty_window(0), ints(1), 1, 1, NO_WATTS, 5, NOW, True)[0] == FOREVER
 
 
 def test_where_nothing_changes_nothing_is_looked_at_again() -> None:
     holds = [Hold(k, 50, 51 + k, (4,)) for k in range(7)]
     lines, _ = classes_with(((4,),) * 8, holds, range(8))
-    start, work = earliest(lines, empty_window(8), ints(4), 8, NO_WATTS, 5, NOW, True)
+    start, work = earliest(lines, empty_window(8), ints(4), 8, 8, NO_WATTS, 5, NOW, True)
     # All classes at first, those with a job again when its end comes into sight and when it has
     # ended; each of the 8 starts costs 1 more.
     assert start == 57
@@ -371,14 +372,14 @@ def test_where_nothing_changes_nothing_is_looked_at_again() -> None:
 def test_what_a_class_held_from_an_earlier_start_on_does_not_count(whole: bool) -> None:
     holds = [Hold(0, 50, 55, (4,)), Hold(1, 55, 60, (4,))]
     lines, _ = classes_with(((4,), (4,)), holds, range(2))
-    assert earliest(lines, empty_window(2), ints(4), 2, NO_WATTS, 5, NOW, whole)[0] == 60
+    assert earliest(lines, empty_window(2), ints(4), 2, 2, NO_WATTS, 5, NOW, whole)[0] == 60
 
 
 def test_starts_from_which_the_job_can_be_seen_not_to_fit_are_not_tried() -> None:
     holds = [Hold(0, 50, 70, (3,)), *(Hold(0, s, s + 1, (1,)) for s in range(50, 70, 2))]
     lines, _ = classes_with(((4,),), holds, [0])
     assert lines.nodes.segments[0] == 21
-    assert earliest(lines, empty_window(1), ints(2), 1, NO_WATTS, 20, NOW, True) == (70, 2)
+    assert earliest(lines, empty_window(1), ints(2), 1, 1, NO_WATTS, 20, NOW, True) == (70, 2)
 
 
 def test_the_search_ends_with_the_first_classes_that_hold_the_job_if_that_is_all_it_is_for() -> (
@@ -386,8 +387,8 @@ def test_the_search_ends_with_the_first_classes_that_hold_the_job_if_that_is_all
 ):
     capacity = tuple((k + 1,) for k in range(6))
     lines, _ = classes_with(capacity, [], range(6))
-    whole = earliest(lines, empty_window(6), ints(1), 3, NO_WATTS, 5, NOW, True)
-    assert earliest(lines, empty_window(6), ints(1), 3, NO_WATTS, 5, NOW, False) == (NOW, 2)
+    whole = earliest(lines, empty_window(6), ints(1), 3, 3, NO_WATTS, 5, NOW, True)
+    assert earliest(lines, empty_window(6), ints(1), 3, 3, NO_WATTS, 5, NOW, False) == (NOW, 2)
     assert whole == (NOW, 6)
 
 
@@ -417,7 +418,7 @@ def test_what_a_job_is_given_is_held_of_its_nodes_and_of_no_others(
     for _ in range(data.draw(st.integers(1, 4))):
         ask = data.draw(asks(len(capacity[0])))
         units, duration = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 9))
-        start, _ = earliest(lines, window, ask, units, NO_WATTS, duration, NOW, True)
+        start, _ = earliest(lines, window, ask, units, units, NO_WATTS, duration, NOW, True)
         if start == FOREVER:
             continue
         found = placed(lines, window, ask, units, duration, start)
@@ -430,7 +431,7 @@ def test_what_a_job_is_given_is_held_of_its_nodes_and_of_no_others(
 
 def placement(lines: Timelines, ask: int, units: int, duration: int) -> list[tuple[int, int, int]]:
     window = empty_window(len(lines.first))
-    start, _ = earliest(lines, window, ints(ask), units, NO_WATTS, duration, NOW, True)
+    start, _ = earliest(lines, window, ints(ask), units, units, NO_WATTS, duration, NOW, True)
     return placed(lines, window, ints(ask), units, duration, start)
 
 

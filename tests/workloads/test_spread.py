@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpdispatch import verify
+from cpdispatch import solution, system, verify
 from cpdispatch.access.spread import LIMIT_TYPE, grouped
 from cpdispatch.dispatch import REGISTRY, answer_of
 from cpdispatch.dispatch import make as dispatcher_of
 from cpdispatch.errors import InputError
-from cpdispatch.instance import Instance, apart, loads, to_json
+from cpdispatch.heuristics.schedule_input import jobs_of
+from cpdispatch.instance import Instance, loads, to_json
 from cpdispatch.jobs import ANYHOW, SPREADS, Spread, Workload
 from cpdispatch.models.engine import Engine
 from cpdispatch.simulator import Run, Simulation, simulate
@@ -231,25 +232,87 @@ def first_instance(workload: Workload) -> Instance:
     return instance
 
 
-def test_models_and_files_see_limits_as_types_of_each_job() -> None:
+def in_file(instance: Instance) -> Instance:
+    """The instance as its file has it, where each limited job has a resource type of its own."""
+    return loads(to_json(instance))
+
+
+def test_files_have_limits_as_types_of_each_job() -> None:
     seen = first_instance(jobs(units=[4, 4, 1], units_per_node_max=[1, 2, 1]))
-    own = apart(seen)
+    own = in_file(seen)
     assert own.system.resources == ("core", "mem", "spread@1", "spread@2")
     assert own.system.capacity[0].tolist() == [8, 64, 1, 2]
     assert own.queue.request.tolist() == [[1, 0, 1, 0], [1, 0, 0, 1], [1, 0, 0, 0]]
-    assert to_json(seen) == to_json(own) == to_json(loads(to_json(seen)))
-    assert apart(own) is own
+    assert to_json(seen) == to_json(own)
     decision = answer_of(dispatcher_of("hcp:limit=0.05"), seen)
     assert verify.decision(seen, decision) == verify.decision(own, decision) == []
 
 
 def test_tasks_of_an_array_are_alike_for_the_models_also_where_their_units_are_limited() -> None:
-    seen = apart(first_instance(jobs(units=[2] * 4, units_per_node_max=[1, 1, 2, 1], array="7")))
+    seen = first_instance(jobs(units=[2] * 4, units_per_node_max=[1, 1, 2, 1], array="7"))
     engine = Engine("hcp", reserve=4)
-    seen = engine.planned(seen)
-    (part,) = engine.parts(seen, engine.select(seen))
-    kind = dict(zip(part.jobs.id.tolist(), part.alike.tolist(), strict=True))
-    assert kind[1] == kind[2] == kind[4] != kind[3]
+    for each in map(engine.planned, (seen, in_file(seen))):
+        (part,) = engine.parts(each, engine.select(each))
+        kind = dict(zip(part.jobs.id.tolist(), part.alike.tolist(), strict=True))
+        assert kind[1] == kind[2] == kind[4] != kind[3]
+
+
+@st.composite
+def limited(draw: st.DrawFn) -> Instance:
+    """A few nodes, some of them busy, and jobs some of whose units may not share a node."""
+    rows = draw(st.lists(st.tuples(*[st.integers(1, 4)] * 4), min_size=2, max_size=6))
+    units, most, core, runtime = map(list, zip(*rows, strict=True))
+    workload = jobs(
+        units=units, units_per_node_max=most, core=core, runtime=runtime, requested=runtime,
+        submit=[0] + [1] * (len(rows) - 1),
+    )  # fmt: skip
+    simulation = Simulation(*prepare(workload, FOUR))
+    instance = simulation.advance()
+    assert instance is not None
+    if draw(st.booleans()):
+        simulation.apply(answer_of(dispatcher_of("easy"), instance))
+        instance = simulation.advance() or instance
+    return instance
+
+
+def test_a_job_that_needs_more_nodes_is_not_smaller() -> None:
+    queue = first_instance(jobs(units=[2, 2, 3], units_per_node_max=[1, 2, 2])).queue
+    none = np.zeros(3, dtype=np.int64)
+    smaller = jobs_of(queue, none, none, none, none).smaller
+    assert smaller.tolist() == [[1, 1, 0], [0, 1, 0], [0, 1, 1]]
+
+
+NAMES = ("hcp:", "pcp:model=copies,", "pcp:model=counts,", "pcp:model=boxes,", "thesis-hcp:")
+NAMES += ("thesis-pcp:", "thesis-pcp4:", "thesis-pcp5:")
+
+
+@settings(max_examples=examples(40))
+@given(limited(), st.sampled_from(NAMES))
+def test_limits_mean_the_same_to_models_whether_each_job_has_a_type_of_its_own_or_not(
+    seen: Instance, name: str
+) -> None:
+    own = in_file(seen)
+    dispatcher = dispatcher_of(f"{name}limit=0.2")
+    answers = [(each, answer_of(dispatcher, each)) for each in (seen, own)]
+    values = [
+        decision.certificate.value
+        for _, decision in answers
+        if (decision.start_s >= 0).all() and "thesis" not in name
+    ]
+    for instance, decision in answers:
+        assert verify.solution(own, solution.from_decision(instance, decision)) == []
+        bound = decision.certificate.bound
+        assert all(bound is None or bound <= value * (1 + 1e-9) for value in values)
+
+
+def test_a_queue_has_as_many_limited_jobs_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As types of one each they would be more than a system may have."""
+    monkeypatch.setattr(system, "CELLS_MAX", 100)
+    run = ran(jobs(units=[4] * 40, units_per_node_max=[2] * 40), "hcp:limit=0.05")
+    assert lies(run) == [[2, 2]] * 40
+    assert b"spread@40" in to_json(
+        first_instance(jobs(units=[4] * 40, units_per_node_max=[2] * 40))
+    )
 
 
 def test_too_many_units_on_a_node_are_found_in_a_decision() -> None:

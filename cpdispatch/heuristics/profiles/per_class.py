@@ -146,14 +146,14 @@ def hold_power(lines: Timelines, start: int, end: int, watts: IntArray) -> None:
 
 @inlined
 def look(
-    lines: Timelines, window: Window, c: int, ask: IntArray, units: int, duration: int, start: int
+    lines: Timelines, window: Window, c: int, ask: IntArray, most: int, duration: int, start: int
 ) -> None:
-    """Room for a job on a node of a class from ``start`` on, and for how long that is known."""
+    """Room for ``most`` units of a job on a node of a class from ``start`` on, and until when."""
     time, free, segments = lines.nodes.time[c], lines.nodes.free[c], lines.nodes.segments[c]
     k = segment_at(time, segments, start)
-    room, grows = units, FOREVER
+    room, grows = most, FOREVER
     while k < segments and time[k] < start + duration:
-        here = units
+        here = most
         for r in range(ask.shape[0]):
             if here * ask[r] > free[k, r]:
                 here = free[k, r] // ask[r]
@@ -162,7 +162,7 @@ def look(
             room = here
             grows = time[k] if k < segments else FOREVER
     window.room[c] = room
-    window.grows[c] = FOREVER if room == units else grows
+    window.grows[c] = FOREVER if room == most else grows
     window.until[c] = min(grows, time[k] - duration + 1) if k < segments else grows
 
 
@@ -172,12 +172,15 @@ def earliest(
     window: Window,
     ask: IntArray,
     units: int,
+    most: int,
     watts: IntArray,
     duration: int,
     not_before: int,
     whole: bool,
 ) -> tuple[int, int]:
     """First start, ``not_before`` at the earliest, from which a job fits for its whole duration.
+
+    No node takes more than ``most`` of its units.
 
     Returns it, `FOREVER` if there is none, and the work, in windows looked at. The window tells
     then how much of the job each class holds from that start on, if the ``whole`` is asked for.
@@ -195,7 +198,7 @@ def earliest(
             if window.until[c] <= start:
                 nodes = lines.last[c] - lines.first[c]
                 total -= window.room[c] * nodes
-                look(lines, window, c, ask, units, duration, start)
+                look(lines, window, c, ask, most, duration, start)
                 total += window.room[c] * nodes
                 looked += 1
                 if not whole and total >= units and first:

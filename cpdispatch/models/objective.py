@@ -36,7 +36,7 @@ class Weights:
 
     per_s: IntArray
     """``scale`` times each job's rate, rounded down, shape (jobs,)."""
-    scale: int
+    scale: int | Fraction
     free_until_s: IntArray
     """Shape (jobs,)."""
 
@@ -118,8 +118,8 @@ class Cost:
     def weights(self, latest_s: int) -> Weights:
         """Integer weights whose sum over starts up to ``latest_s`` stays far below 2^62.
 
-        The smallest weight is 10^6, or less when the largest sum calls for it, so that rounding
-        changes no cost by more than one part in a million.
+        The smallest weight is 10^6, so that rounding changes no cost by more than one part in a
+        million. Where the largest sum calls for it, weights are smaller, and some may be 0.
         """
         rates = list(zip(self.numerator.tolist(), self.denominator.tolist(), strict=True))
         if not rates:
@@ -127,7 +127,9 @@ class Cost:
         span_s = max(latest_s - int(self.free_until_s.min()), 1)
         smallest = min(up / down for up, down in rates)
         largest_sum = span_s * sum(up / down for up, down in rates)
-        scale = max(int(min(_SMALLEST_WEIGHT / smallest, _LARGEST_SUM / largest_sum)), 1)
+        scale: int | Fraction = int(min(_SMALLEST_WEIGHT / smallest, _LARGEST_SUM / largest_sum))
+        if scale < 1:
+            scale = Fraction(1, math.ceil(largest_sum / _LARGEST_SUM))
         per_s = [up * scale // down for up, down in rates]
         return Weights(np.array(per_s, dtype=np.int64), scale, self.free_until_s)
 
@@ -198,8 +200,9 @@ def _bounded_slowdown(jobs: JobTable) -> Cost:
 
 
 def _pp_slowdown(jobs: JobTable) -> Cost:
-    """max(1, (s - q + d) / (p max(d, tau))), p the processors."""
-    bounded = processors(jobs) * np.maximum(jobs.expected_s, TAU_S)
+    """max(1, (s - q + d) / (p max(d, tau))), p the processors; the divisor is 2^62 at most."""
+    at_least = np.maximum(jobs.expected_s, TAU_S)
+    bounded = np.minimum(processors(jobs), _LARGEST_INT64 // at_least) * at_least
     return Cost(1, jobs.submit_s + bounded - jobs.expected_s, _ones(jobs), bounded)
 
 

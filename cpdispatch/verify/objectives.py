@@ -34,9 +34,10 @@ def _term(
 
     ``d`` is its expected duration, ``ewt`` its queue's expected wait, ``ewt_max`` the largest of
     all queued jobs, ``p`` its processors: units times the first resource type's request. A priority
-    counts as 1 at least.
+    counts as 1 at least. ``p`` times the duration counts as 2^62 at most.
     """
     at_least = max(d, TAU_S)
+    p = min(p, 2**62 // at_least)
     match objective:
         case "ewt_excess":
             return max(0, wait - ewt), ewt

@@ -137,6 +137,29 @@ def test_the_largest_weighted_sum_stays_far_below_what_a_solver_can_hold(
     assert weights.per_s.min() >= 0
 
 
+def test_the_highest_priorities_over_years_stay_below_what_a_solver_can_hold() -> None:
+    block = table(*((0, 86_400, 1, 1),) * 1000).block.copy()
+    block[Column.PRIORITY] = 2**32 - 1 - np.arange(1000)
+    cost = objective.of("priority_wait", JobTable(block, {}))
+    start_s = np.arange(1000) * 86_400
+    weights = cost.weights(int(start_s[-1]))
+    assert weights.scale < 1
+    assert weights.per_s.min() > 0
+    assert weights.sum(np.full(1000, start_s[-1])) <= 2**53
+    value, bound = cost.value(start_s), cost.bound(weights.sum(start_s), weights)
+    assert value * (1 - 1e-3) <= bound <= value
+
+
+@pytest.mark.parametrize("memory", [2**44, 2**48])
+def test_any_amount_of_the_first_resource_type_has_a_slowdown_per_processor(memory: int) -> None:
+    jobs = table((0, 2**20, memory, 1), (0, 2**48, memory, 1), (0, 20, 2, 1))
+    cost, start_s = objective.of("pp_slowdown", jobs), np.array([9, 10**6, 60])
+    assert (cost.denominator > 0).all()
+    assert cost.value(start_s) == 4
+    weights = cost.weights(10**9)
+    assert cost.bound(weights.sum(start_s), weights) <= 4
+
+
 @given(instances(max_jobs=6), names)
 def test_a_job_costs_no_more_than_the_floor_up_to_its_last_free_start(
     instance: Instance, name: str

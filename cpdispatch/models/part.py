@@ -75,7 +75,8 @@ def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selecti
     m : int
         How many of the jobs that fit now, at most.
     reserve : int
-        How many of those that do not stay in the plan. Nothing delays the first of them.
+        How many of those that do not stay in the plan. Nothing delays the first of them that comes
+        after no queued job.
     """
     if len(order) == 0:
         return Selection(order, order)
@@ -93,10 +94,8 @@ def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selecti
     # A starved job that comes after queued ones cannot be put first, and must not come later.
     taken[instance.starved() & ~alone] = False
     _without_orphans(instance, taken)
-    first = [job for job in reserved[:1] if taken[job] and alone[job] and job not in starved]
-    return Selection(
-        order[taken[order]], np.concatenate((starved, np.array(first, dtype=np.int64)))
-    )
+    first = reserved[taken[reserved] & alone[reserved]][:1]
+    return Selection(order[taken[order]], np.concatenate((starved, np.setdiff1d(first, starved))))
 
 
 def _possible(instance: Instance) -> BoolArray:

@@ -271,6 +271,16 @@ def test_the_first_reserved_job_comes_first_unless_it_is_starved() -> None:
     assert selected(starved, reserve=1).first.tolist() == [0, 1, 2]
 
 
+def test_the_first_reserved_job_is_one_that_comes_after_no_queued_job() -> None:
+    jobs = [job(1, 50, 1, 1, 0), job(2, 1, 1, 1, 0, after=[1]), job(3, 9, 2, 4, 0)]
+    instance = queued(*jobs, running=[running(9, 20, [1, 0], 0)])
+    assert slowdown_priority(instance).tolist() == [1, 2, 0]
+    assert selected(instance).first.tolist() == [2]
+    starved = queued(*jobs, job(4, 5, 2, 4, 0, submit=99), running=[running(9, 20, [1, 0], 0)],
+                     starvation={"threshold": 50, "bound": 9})  # fmt: skip
+    assert selected(starved).first.tolist() == [0, 2]
+
+
 def test_a_job_that_waits_for_another_is_not_kept_a_place() -> None:
     jobs = [job(1, 5, 1, 1, 0), job(2, 5, 1, 1, 0, after=[1]), job(3, 5, 1, 1, 0, after=[1])]
     assert selected(queued(*jobs), reserve=2).position.tolist() == [0]

@@ -56,9 +56,6 @@ CURIOSITY = 0.02
 PRIOR_TRIES = 5
 """What a choice of the record that the package ships with counts for at most, in tries."""
 
-SAVE_EVERY = 50
-"""Decisions between two savings of a record."""
-
 
 SEARCH = "search"
 
@@ -238,7 +235,7 @@ class Hyper:
     """Budget of a decision, seconds."""
     seed: int = 0
     file: str = ""
-    """A record to go on from, if it exists, and to save what was learned to."""
+    """A record to go on from, if it exists, and to save to what each decision teaches."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Passed to `Engine`."""
     name: str = "hyper"
@@ -246,13 +243,14 @@ class Hyper:
     record: Record = field(default_factory=prior, repr=False, compare=False)
     faults: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
     """See `Engine`."""
-    _count: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
 
     keeps_starvation_bound: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.file and Path(self.file).exists():
             object.__setattr__(self, "record", Record.load(self.file))
+        elif self.file:
+            self.save()  # what cannot be written is told before a run
 
     @property
     def test_s(self) -> int:
@@ -289,8 +287,7 @@ class Hyper:
         if any(answer.worked for answer in answers):
             reward = gain(answers) - PRICE * min(budget.spent_s / self.limit_s, 1.0)
             self.record.learn(features.kind, choice, reward)
-            self._count[0] += 1
-            if self.file and self._count[0] % SAVE_EVERY == 0:
+            if self.file:
                 self.save()
         return engine.decision(instance, answers, budget)
 
@@ -319,9 +316,13 @@ class Hyper:
 
 
 def gain(answers: list[Answer]) -> float:
-    """The share of the wait above the lower bound that was saved after the first plan."""
-    saved = sum(answer.first - answer.last for answer in answers)
-    above = sum(max(answer.first - answer.bound, 0.0) for answer in answers)
+    """The share of the wait above the lower bound that was saved after the first plan.
+
+    What jobs cost that there was no time to place is not known: their parts do not count.
+    """
+    whole = [answer for answer in answers if answer.complete]
+    saved = sum(answer.first - answer.last for answer in whole)
+    above = sum(max(answer.first - answer.bound, 0.0) for answer in whole)
     return saved / above if above > 0 else 0.0
 
 

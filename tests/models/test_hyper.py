@@ -6,6 +6,8 @@ import json
 import math
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from cpdispatch import verify
 from cpdispatch.bounded import Bounded
 from cpdispatch.cli import run
 from cpdispatch.dispatch import Settings, make
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.instance import Instance, dump, load
 from cpdispatch.models.hyper import (
     CHOICES,
@@ -22,6 +24,7 @@ from cpdispatch.models.hyper import (
     Features,
     Hyper,
     Record,
+    gain,
     make_hyper,
     prior,
 )
@@ -126,6 +129,29 @@ def test_what_was_learned_is_saved_and_gone_on_from(tmp_path: Path) -> None:
     hyper.save()
     assert make_hyper(record=str(path)).record.kinds == {"kind": {CHOICES[0].name: (1, 0.25)}}
     assert json.loads(path.read_bytes())["format"] == FORMAT
+
+
+def test_what_a_decision_teaches_is_saved_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    hyper = make_hyper(limit_s=1.0, record=str(path))
+    before = Record.load(path)
+    assert before.kinds == prior().kinds
+    for _ in range(2):  # the first may load what is compiled, and have no time left
+        hyper.dispatch(crowded())
+    assert Record.load(path).kinds == hyper.record.kinds != before.kinds
+
+
+def test_a_record_that_cannot_be_saved_is_told_when_the_dispatcher_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"record\.json: cannot be written"):
+        make_hyper(record=str(tmp_path / "file" / "record.json"))
+
+
+def test_a_part_that_there_was_no_time_to_plan_is_no_loss() -> None:
+    whole: Any = SimpleNamespace(first=120.0, last=100.0, bound=90.0, complete=True)
+    cut: Any = SimpleNamespace(first=0.0, last=5000.0, bound=0.0, complete=False)
+    assert gain([whole, cut]) == gain([whole]) == pytest.approx(2 / 3)
+    assert gain([cut]) == 0
 
 
 def test_a_record_travels_with_a_pickled_dispatcher() -> None:

@@ -454,6 +454,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (part("running", bound=5), "running[0].bound", "has no restarts (found 5)"),
     (SECOND | part("running", bound=-5), "running[0].bound", "-5"),
     (SECOND | {"restart_cost": -5}, "restart_cost", "-5"),
+    (SECOND | {"restart_cost": 10**29}, "restart_cost", str(10**29)),
     (stopped(restartable=False), "queue[0].stopped", "may not be restarted (found 77)"),
     (stopped(start=97999), "queue[0].stopped.start", "must be 98000 or more (found 97999)"),
     (stopped(start=100000), "queue[0].stopped.start", "starts in the future (found 100000)"),

@@ -177,6 +177,7 @@ class _FileCheck(Check):
 
     def instance(self, read: _File) -> Instance:
         self.number(read.time, "time", 0)
+        self.number(read.restart_cost, "restart_cost", 0)
         system = self.system(read)
         nodes, kinds = system.nodes, len(system.resources)
         self.numbered(read.down, "down", nodes)
@@ -211,7 +212,6 @@ class _FileCheck(Check):
         self, read: _File, queue: JobTable, system: System, free: IntArray
     ) -> Stopped | None:
         """What the jobs' `stopped` say; None when they say nothing."""
-        self.number(read.restart_cost, "restart_cost", 0)
         fields: list[tuple[str, int]] = [("restart_cost", read.restart_cost)]
         fields += [(f"queue[{k}].restartable", job.restartable) for k, job in enumerate(read.queue)]
         fields += [

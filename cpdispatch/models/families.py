@@ -109,10 +109,10 @@ def families(instance: Instance, chosen: IntArray) -> Families:
     chosen : int64 array, shape (jobs,)
         Jobs that fit the empty nodes in service.
     """
-    if len(chosen) == 0:
-        none = np.empty((0, 0), dtype=np.int64)
-        return Families((), np.array([instance.now]), none.reshape(0, 1), none)
     jobs = instance.queue.take(chosen)
+    if not jobs.request.any():
+        none = np.empty((0, len(chosen)), dtype=np.int64)
+        return Families((), np.array([instance.now]), np.empty((0, 1), dtype=np.int64), none)
     capacity = instance.system.capacity.copy()
     capacity[instance.down] = 0
     name, shape, where, among = _shapes(instance, capacity, jobs)
@@ -186,7 +186,7 @@ def _common(asked: IntArray, by_work: list[int]) -> list[IntArray]:
     kinds = asked > 0
     first, of = distinct(list(kinds.T.astype(np.int64)))
     shapes += [asked[of == kind].min(axis=0) for kind in range(len(first))]
-    at = {shape.tobytes(): shape for shape in shapes}
+    at = {shape.tobytes(): shape for shape in shapes if shape.any()}
     return list(at.values())
 
 

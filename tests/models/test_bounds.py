@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import JobTable
+from cpdispatch.jobs import Column, JobTable
 from cpdispatch.models import bounds
 from cpdispatch.models import families as pooled
 from cpdispatch.models import prices as pricing
@@ -145,6 +145,19 @@ def test_a_capacity_is_lowered_to_what_its_demands_can_use() -> None:
     assert names(*(job(k, 5, 1, 4) for k in range(3)), **pool) == {"core": [2]}
     jobs = [job(1, 5, 1, 4), job(2, 5, 1, 5), job(3, 5, 1, 7)]
     assert names(*jobs, **pool)["core"] == [9]
+
+
+def test_a_job_that_asks_for_nothing_takes_nothing() -> None:
+    """No file has such a job; a program may make one."""
+    instance = queued(*(job(k, 5, 2, 3, 0) for k in range(3)))
+    for nothing in ([1], [0, 1, 2]):
+        block = instance.queue.block.copy()
+        block[Column.REQUEST :, nothing] = 0
+        jobs = JobTable(block, instance.queue.labels)
+        found = pooled.families(replace(instance, queue=jobs), np.arange(3))
+        assert (found.demand[:, nothing] == 0).all()
+        assert (found.demand >= 0).all()
+        assert len(found) == (len(nothing) < 3)
 
 
 def test_units_are_counted_where_they_fit() -> None:

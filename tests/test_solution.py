@@ -66,7 +66,7 @@ optional = st.none() | st.floats(0, 1e12)
 solved = st.builds(
     SolvedJob,
     st.integers(0, 10**9),
-    st.integers(0, 10**9),
+    st.integers(0, 2**62 - 1),
     st.none() | st.dictionaries(st.integers(0, 9999), st.integers(1, 99)),
 ) | st.builds(SolvedJob, st.integers(0, 10**9), st.none(), st.none(), st.text(max_size=20))
 

@@ -73,7 +73,7 @@ def loads(content: bytes | str, name: str | os.PathLike[str] = "<solution>") -> 
             continue
         if job.bound is not None:
             need(0 < job.bound <= LIMIT, f"{field}.bound", job.bound, "no bound in seconds")
-        need(abs(job.start) <= LIMIT, f"{field}.start", job.start, "not a time in seconds")
+        need(abs(job.start) < 2**62, f"{field}.start", job.start, "not a time in seconds")
         need(
             not job.reason, f"{field}.reason", job.reason, "a reason to wait for a job that starts"
         )

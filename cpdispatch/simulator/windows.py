@@ -298,6 +298,7 @@ class _Windows:
             go_on(before.replay, replay, before.stay)
         last = len(window.rows)
         replay.tables.state.predicted = last
+        replay.go(0)  # compiles, before the clock runs
         began, going = perf_counter(), True
         while going:
             if self._stop():
@@ -444,6 +445,8 @@ class _Folder:
 
 
 _NEEDED = ("submit", "start", "end", "units", "reason", "user")
+_OF_ENERGY = ("nodes", "node_units")
+"""What energy figures need beside, where the system says what it draws."""
 
 
 def _figures(folder: Path, about: dict[str, Any]) -> Run:
@@ -453,7 +456,7 @@ def _figures(folder: Path, about: dict[str, Any]) -> Run:
 
     pa.default_memory_pool().release_unused()
     requests = [f"request_{name}" for name in about["system"]["resources"]]
-    names = [*_NEEDED, *requests]
+    names = [*_NEEDED, *(_OF_ENERGY if about["system"].get("watts") else ()), *requests]
     columns = [_narrow(folder / JOBS, name) for name in names]
     decisions = pq.read_table(folder / DECISIONS, columns=[])
     run = Run(about, pa.Table.from_arrays(columns, names), decisions)

@@ -17,6 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import cli
+from cpdispatch.compiled.replay import Replay
 from cpdispatch.errors import InputError, InterruptedRunError
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate, windows
@@ -81,6 +82,45 @@ def test_the_run_is_that_of_the_whole_log(
     with TemporaryDirectory() as folder:
         path = Path(folder)
         assert_same(windows.simulate(parts(*case, jobs), path, **rules), path, whole)
+
+
+def test_energy_figures_are_those_of_the_whole_log(tmp_path: Path) -> None:
+    log, system = tmp_path / "a.swf", tmp_path / "four.toml"
+    log.write_text(LOG)
+    system.write_text(
+        'resources = ["core"]\nwatts = {core = 10}\nidle_watts = {old = 3}\n'
+        "[group_watts.new]\ncore = 7\n"
+        '[[groups]]\nname = "old"\nnodes = 1\ncapacity = [1]\n'
+        '[[groups]]\nname = "new"\nnodes = 3\ncapacity = [1]\n'
+    )
+    ask = ["simulate", str(log), "--system", str(system), "-d", "easy", "--out"]
+    assert cli.run([*ask, str(tmp_path / "w"), "--window", "4"]) == 0
+    assert cli.run([*ask, str(tmp_path / "p")]) == 0
+    by_windows, whole = (Run.load(tmp_path / name) for name in "wp")
+    assert_same(by_windows, tmp_path / "w", whole)
+    assert by_windows.about["metrics"]["energy_kwh"] == whole.metrics["energy_kwh"] > 0
+
+
+def test_the_seconds_of_a_replay_leave_compiling_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "a.swf"
+    log.write_text(LOG)
+    did: list[str | int] = []
+    go = Replay.go
+
+    def watched(replay: Replay, events: int) -> int:
+        did.append(events)
+        return go(replay, events)
+
+    def clock() -> float:
+        did.append("clock")
+        return 0.0
+
+    monkeypatch.setattr(Replay, "go", watched)
+    monkeypatch.setattr(windows, "perf_counter", clock)
+    windows.simulate((prepare(part) for part in swf.parts(log, 20)), tmp_path / "out")
+    assert did[:2] == [0, "clock"]
 
 
 @pytest.mark.log

@@ -66,7 +66,7 @@ def seconds_of(value: Any) -> int:
             "a time such as 90min or 24h, or a whole number of seconds, 1 or more, is needed"
         ) from None
     if found > LIMIT:
-        raise ValueError(f"too long: {LIMIT} s at most are needed")
+        raise ValueError(f"a time, {LIMIT} s at most, is needed")
     return found
 
 

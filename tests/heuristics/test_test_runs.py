@@ -685,6 +685,7 @@ def test_names_and_what_is_wrong_with_them() -> None:
     assert (best.inner.backfill.test_s, best.inner.backfill.tests) == (300, "turn")
     for name, problem in (
         ("easy:test=0", "a whole number of seconds, 1 or more, or off, is needed"),
+        ("easy:test=9999999999999999", "a time, 281474976710656 s at most, or off, is needed"),
         ("easy:tests=last", "one of left, backfill, turn, first is needed"),
         ("fifo:test=120", "has no parameter 'test'"),
     ):

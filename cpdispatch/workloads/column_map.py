@@ -379,7 +379,7 @@ class _Source:
         return column.astype(object).where(column.notna(), "").map(as_text)
 
     def numbers(self, name: str, factor: float = 1.0) -> IntArray:
-        """A column as whole numbers, rounded; -1 for an empty cell and for less than 0."""
+        """A column as whole numbers, rounded up; -1 for an empty cell and for less than 0."""
         return _rounded(self.floats(name, factor))
 
     def floats(self, name: str, factor: float = 1.0) -> FloatArray:

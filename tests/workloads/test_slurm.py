@@ -22,6 +22,7 @@ from cpdispatch.system import Partition
 from cpdispatch.workloads import prepare, slurm
 from cpdispatch.workloads import read as read_workload
 from cpdispatch.workloads.slurm import access, jobs, nodes, replayable, terms, values
+from tests.adapters.slurm.jobs import duration_text
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = (
@@ -66,7 +67,7 @@ def read(tmp_path: Path) -> Callable[..., Any]:
 
 @given(st.integers(0, 10**9))
 def test_a_duration_survives_being_written_and_read(seconds: int) -> None:
-    assert values.duration_s(values.duration_text(seconds)) == seconds
+    assert values.duration_s(duration_text(seconds)) == seconds
 
 
 @given(st.integers(0, 2**40), st.sampled_from("KMGT"), st.sampled_from(["", "n", "c"]))

@@ -31,7 +31,7 @@ LIMITLESS = "no time limit: the longest limit or runtime of the records stands i
 UNLIKE = "shares of nodes that are not alike: on each, no more than the least of them has"
 UNEVEN = "CPUs or GPUs cannot be split evenly over the nodes: rounded up"
 CUT = "lists of tasks of arrays that Slurm cut short: only the tasks that they name are counted"
-FOLDED = "attempts of a job that was queued again: the last one is kept, submitted with the first"
+FOLDED = "jobs that were queued again: the last attempt is kept, submitted with the first"
 
 OF_NODES = {
     "Licences": ("licences",),
@@ -314,13 +314,13 @@ def _last_attempts(records: Sequence[Record], left_out: Counter[str]) -> Iterato
                 if _known(record) > _known(other):
                     by_begin[key] = record
         first_s, before = -1, list[Record]()
-        left = [
-            record
-            for key, record in sorted(by_begin.items())
-            if not (
-                record.state in _WAITING and record.submit_s in begun and _drop(left_out, record)
-            )
-        ]
+        left = list[Record]()
+        for _, record in sorted(by_begin.items()):
+            # Another dump knows that the job has started.
+            if record.state in _WAITING and record.submit_s in begun:
+                left_out[TWICE] += record.jobs
+            else:
+                left.append(record)
         for record, later in zip(left, [*left[1:], None], strict=True):
             if later is not None and record.state in _QUEUED_AGAIN:
                 left_out[ATTEMPT] += record.jobs
@@ -336,12 +336,6 @@ def _last_attempts(records: Sequence[Record], left_out: Counter[str]) -> Iterato
 def _known(record: Record) -> tuple[bool, bool, bool]:
     """How much a record knows of what became of its job: more is greater."""
     return record.ended, record.state in ENDED, record.state not in _WAITING
-
-
-def _drop(left_out: Counter[str], record: Record) -> bool:
-    """Leave out a record of a job that another dump knows to have started."""
-    left_out[TWICE] += record.jobs
-    return True
 
 
 def used(columns: Columns, system: System | None, shared: Collection[str] = ()) -> list[str]:

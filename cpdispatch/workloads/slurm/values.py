@@ -53,19 +53,6 @@ def duration_s(text: str) -> int:
     return total
 
 
-def duration_text(seconds: int) -> str:
-    """A duration as Slurm writes it.
-
-    Examples
-    --------
-    >>> duration_text(183_605)
-    '2-03:00:05'
-    """
-    days, rest = divmod(seconds, 86_400)
-    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    return f"{days}-{clock}" if days else clock
-
-
 def size_mb(text: str) -> tuple[int, str]:
     """MB of an amount of memory, rounded up, and what it is for.
 

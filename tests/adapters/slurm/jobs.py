@@ -14,7 +14,6 @@ from cpdispatch import verify
 from cpdispatch.adapters.slurm.client import Client
 from cpdispatch.adapters.slurm.cluster import job_of, node_of
 from cpdispatch.system import NodeGroup, System
-from cpdispatch.workloads.slurm.values import duration_text
 from tests.adapters.slurm.cluster import LICENCES, Cluster
 
 PARTITIONS = (
@@ -102,6 +101,13 @@ def ended(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[dict[str, Any], lis
         nodes = [share["nodename"] for share in row["job_resources"].get("allocated_nodes", ())]
         found[job_of(row | {"job_state": "COMPLETED"}).key] = (row, nodes)
     return found
+
+
+def duration_text(seconds: int) -> str:
+    """A duration as Slurm writes it, as ``2-03:00:05``."""
+    days, rest = divmod(seconds, 86_400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
 
 
 def accounting(rows: Sequence[dict[str, Any]]) -> str:

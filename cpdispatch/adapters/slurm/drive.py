@@ -647,8 +647,8 @@ class Driver:
     def _own_nodes(self, job: Job, entry: Entry | None) -> str:
         """The nodes that a job asks for itself: others may change them while it waits."""
         if entry is not None:
-            chosen = not job.pending or _names_in(job.required) == sorted(entry.nodes)
-            return entry.required if chosen else job.required
+            chosen = entry.nodes and _names_in(job.required) == sorted(entry.nodes)
+            return entry.required if chosen or not job.pending else job.required
         # Without a journal: a driver names the nodes of what it releases, or has held again since.
         again = job.restarts or (self._journal.lost and self._looks_foreign(job))
         return job.wished if job.marked and (again or not job.held) else job.required

@@ -610,11 +610,12 @@ def test_nodes_that_others_name_for_a_job_while_it_waits_are_its_own(
 def test_nodes_that_a_user_names_for_a_job_that_waits_are_handed_back(
     slurm: Recorded, tmp_path: Path
 ) -> None:
-    made = driver(slurm, tmp_path)
-    made.cycle()
-    assert slurm.row("13")["required_nodes"] == ""
-    slurm.update("13", {"nodelist": "n11"})
-    assert "13" in driver(slurm, tmp_path).hand_back()
+    slurm.row("12").update(required_nodes="n05", admin_comment="cpdispatch n05")
+    assert "12" in driver(slurm, tmp_path).cycle().left
+    for job, nodes in (("12", ""), ("13", "n11")):
+        slurm.update(job, {"nodelist": nodes})
+    driver(slurm, tmp_path).hand_back()
+    assert slurm.row("12")["required_nodes"] == ""
     assert slurm.row("13")["required_nodes"] == "n11"
 
 

@@ -18,7 +18,7 @@ from cpdispatch.cli.output import table_of
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment import RunSummary, whatif
 from cpdispatch.experiment.runs import safe
-from cpdispatch.report.whatif import sentences
+from cpdispatch.report.whatif import never_started, sentences
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import Limit, NodeGroup, Partition, System
 from cpdispatch.workloads import prepare, read
@@ -265,7 +265,7 @@ def test_the_jobs_that_never_started_are_counted_over_draws() -> None:
         {"system": name, "jobs_never_started": many}
         for name, many in (("a", 0), ("b", 0.4), ("c", 1.0), ("d", 12.0), ("d", 9.0), ("e", None))
     ]
-    assert whatif.never_started(rows) == [
+    assert never_started(rows) == [
         f"{told} never started; the figures are of the others."
         for told in ("b: 0.4 jobs", "c: 1 job", "d: 12 jobs")
     ]

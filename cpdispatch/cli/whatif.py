@@ -160,12 +160,12 @@ def _tell(
 
 def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Path]) -> None:
     """Print the rows for people, and which files were written."""
-    from cpdispatch.experiment import whatif
+    from cpdispatch.report.whatif import never_started
 
     console = console_of_stdout()
     print_in_whole_lines(console, _table(log, resource, rows))
     console.print("slowdown: mean bounded slowdown", style="dim")
-    for said in whatif.never_started(rows):
+    for said in never_started(rows):
         print_sentence(console, said, style="yellow")
     for path in written:
         print(f"wrote {path}")
@@ -174,7 +174,7 @@ def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Pa
 def _table(log: str, resource: str, rows: list[dict[str, Any]]) -> Table:
     """The rows for people."""
     from cpdispatch.analyze.compare import duration
-    from cpdispatch.experiment import whatif
+    from cpdispatch.report.whatif import who
 
     several = len({(row["dispatcher"], row["predictor"]) for row in rows}) > 1
     table = table_of(
@@ -190,7 +190,7 @@ def _table(log: str, resource: str, rows: list[dict[str, Any]]) -> Table:
             table.add_row()
         table.add_row(
             row["system"] if row["system"] != last else "",
-            whatif.who(row), f"{row['capacity']:,}",
+            who(row), f"{row['capacity']:,}",
             waits[0], _times(row["wait_ratio"]), waits[1], slowdown, _times(row["slowdown_ratio"]),
             _spread(row, "utilisation", "{:.1%}".format),
         )  # fmt: skip

@@ -213,25 +213,6 @@ def _ratio(row: dict[str, Any], first: dict[str, Any], name: str) -> float | Non
     return here / there if here is not None and there else None
 
 
-def who(row: dict[str, Any]) -> str:
-    """The dispatcher of a row, with its predictor where that is not the requested time."""
-    own = row["predictor"] == "walltime"
-    return str(row["dispatcher"]) + ("" if own else f" with {row['predictor']}")
-
-
-def never_started(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """A sentence for each system with the most jobs that never started under one dispatcher."""
-    most: dict[str, float] = {}
-    for row in rows:
-        if many := row["jobs_never_started"]:
-            most[row["system"]] = max(most.get(row["system"], 0), many)
-    told = {name: f"{many:,.1f}".removesuffix(".0") for name, many in most.items()}
-    return [
-        f"{name}: {many} job{'s' * (many != '1')} never started; the figures are of the others."
-        for name, many in told.items()
-    ]
-
-
 def as_csv(rows: Sequence[dict[str, Any]]) -> bytes:
     """The rows as a table; what is unknown is empty."""
     text = io.StringIO(newline="")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from html import escape
 
 from cpdispatch.analyze import compare
-from cpdispatch.experiment import whatif
 from cpdispatch.report.page import BOUNDED_SLOWDOWN, file_of, framed
 from cpdispatch.report.words import Row, table_of
 
@@ -41,9 +40,9 @@ def whatif_page(log: str, resource: str, rows: Sequence[Row]) -> str:
 def sentences(rows: Sequence[Row]) -> list[str]:
     """What each other system brings under each dispatcher, in plain words."""
     found = []
-    first = {whatif.who(row): row for row in reversed(rows) if row["system"] == rows[0]["system"]}
+    first = {who(row): row for row in reversed(rows) if row["system"] == rows[0]["system"]}
     for row in rows:
-        before = first.get(whatif.who(row))
+        before = first.get(who(row))
         if row["system"] == rows[0]["system"] or before is None:
             continue
         if row["wait_s_mean"] is None or before["wait_s_mean"] is None:
@@ -54,11 +53,30 @@ def sentences(rows: Sequence[Row]) -> list[str]:
         else:
             told = "the same" if f"{times:.2f}" == "1.00" else f"{times:.2f} times as long"
         found.append(
-            f"On {row['system']}, jobs wait {told} under {whatif.who(row)} in the mean: "
+            f"On {row['system']}, jobs wait {told} under {who(row)} in the mean: "
             f"{compare.duration(row['wait_s_mean'])} instead of "
             f"{compare.duration(before['wait_s_mean'])}."
         )
     return found or ["No job started on two of the systems, so there is nothing to compare."]
+
+
+def who(row: Row) -> str:
+    """The dispatcher of a row, with its predictor where that is not the requested time."""
+    own = row["predictor"] == "walltime"
+    return str(row["dispatcher"]) + ("" if own else f" with {row['predictor']}")
+
+
+def never_started(rows: Sequence[Row]) -> list[str]:
+    """A sentence for each system with the most jobs that never started under one dispatcher."""
+    most: dict[str, float] = {}
+    for row in rows:
+        if many := row["jobs_never_started"]:
+            most[row["system"]] = max(most.get(row["system"], 0), many)
+    told = {name: f"{many:,.1f}".removesuffix(".0") for name, many in most.items()}
+    return [
+        f"{name}: {many} job{'s' * (many != '1')} never started; the figures are of the others."
+        for name, many in told.items()
+    ]
 
 
 def _table(resource: str, rows: Sequence[Row]) -> str:
@@ -74,7 +92,7 @@ def _table(resource: str, rows: Sequence[Row]) -> str:
         longest = "-" if row["wait_s_max"] is None else compare.duration(row["wait_s_max"])
         used = "-" if row["utilisation"] is None else f"{row['utilisation']:.1%}"
         cells = (
-            escape(whatif.who(row)), f"{row['capacity']:,}", wait, _ratio(row["wait_ratio"]),
+            escape(who(row)), f"{row['capacity']:,}", wait, _ratio(row["wait_ratio"]),
             escape(longest), slowdown, _ratio(row["slowdown_ratio"]), used,
         )  # fmt: skip
         body = "".join(f"<td>{cell}</td>" for cell in cells)
@@ -110,4 +128,4 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         "The jobs are those of the log. A site whose waits get shorter may be given more work, "
         "and then gains less than the table says.",
     ]
-    return lines + whatif.never_started(rows)
+    return lines + never_started(rows)

@@ -20,7 +20,7 @@ from cpdispatch.errors import InputError, UsageError
 from cpdispatch.instance import FORMAT, FORMAT_OF_RESTARTS, Instance, digest, to_json
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.solution import Solution, SolvedJob
-from cpdispatch.system import NodeGroup, System
+from cpdispatch.system import Limit, NodeGroup, System
 from cpdispatch.verify import Kind
 from tests.strategies import read
 
@@ -686,6 +686,56 @@ def test_at_most_a_hundred_violations_are_listed_and_the_rest_is_counted() -> No
     )
 
 
+def test_what_is_not_listed_of_the_rules_beside_capacity_is_counted_too() -> None:
+    system = System(
+        "many", ("core", "gpu"), (NodeGroup("a", 20, (4, 1)),), watts={"core": 10},
+        wake_s={"a": 5}, limits=(Limit(0, per="user"),),
+    )  # fmt: skip
+    rows = [{"nodes": [k], "user": k} for k in range(15)]
+    asked = {
+        "energy_j": (7, "energy"), "nodelist": ("19", "access"), "units_per_node": (2, "spread"),
+        "tier": (9, "access"), "begin": (5, "early start"),
+    }  # fmt: skip
+    for name, (value, kind) in asked.items():
+        jobs = table([row | {name: value, "together": 1} for row in rows])
+        found = verify.run(jobs, replace(system, limits=()))
+        assert {str(one.kind) for one in found[:-1]} == {kind}
+        assert (len(found), str(found[-1])) == (9, f"more: 7 more of {kind}")
+    for rule in ({"limits": system.limits}, {"limits": (), "power_cap": [[0, 0.0]]}):
+        cap = rule.pop("power_cap", None)
+        spread_out = table([row | {"start": k, "end": k + 10} for k, row in enumerate(rows)])
+        found = verify.run(spread_out, replace(system, **rule), power_cap=cap)
+        assert len(found) == 9
+        assert found[-1].kind is Kind.MORE
+    never = {"node": range(15), "off": 0, "wake": -1, "on": -1}
+    found = verify.run(
+        table(rows), replace(system, limits=(), wake_s={}), switched=pd.DataFrame(never)
+    )
+    assert [str(found[-1]), len(found)] == ["more: 7 more of down", 9]
+
+
+def test_a_job_without_runtime_does_not_start_before_its_begin_time_either() -> None:
+    for end in (5, 6):
+        jobs = table([{"start": 5, "end": end, "runtime_s": end - 5, "begin": 100}])
+        assert texts(verify.run(jobs, SYSTEM)) == [
+            "early start: job 0 starts at 5, it may from 100 on"
+        ]
+    assert verify.run(table([{"start": 5, "end": 15, "begin": None}]), SYSTEM) == []
+
+
+def test_a_decision_in_the_second_of_another_says_nothing_of_who_was_passed_over() -> None:
+    # Job 0 starts in the first decision at 100, which did not look at waits.
+    whole = {"units": 2, "request_core": 4, "nodes": [0, 1], "node_units": [1, 1]}
+    jobs = table([
+        whole | {"submit": 90, "start": 100, "end": 110},
+        whole | {"submit": 0, "start": 110, "end": 120},
+    ])  # fmt: skip
+    rules = {"in_turn_after": 600, "wide": 0, "first_after": 1000}
+    for times, says in (([100, 100, 110], 0), ([99, 100, 110], 1)):
+        decisions = pd.DataFrame({"time": times, "easy_wait": [None, 10.0, 10.0]})
+        assert len(verify.run(jobs, SYSTEM, decisions=decisions, wait=rules)) == says
+
+
 def test_a_schedule_saved_as_parquet_is_read_in_every_form_that_pandas_gives_it(
     tmp_path: Path,
 ) -> None:
@@ -697,6 +747,13 @@ def test_a_schedule_saved_as_parquet_is_read_in_every_form_that_pandas_gives_it(
         assert len(verify.run(again.assign(units=[4, 99, 1]), SYSTEM)) == 1
 
 
+@pytest.mark.parametrize("unset", [None, pd.NA, 0, False, float("nan")])
+def test_a_job_that_takes_no_node_whole_may_say_so_in_many_ways(unset: Any) -> None:
+    assert verify.run(table([{"exclusive": unset}] * 2), SYSTEM) == []
+    (found,) = verify.run(table([{"exclusive": unset}, {"exclusive": True}]), SYSTEM)
+    assert found.kind is Kind.ACCESS
+
+
 def test_a_missing_end_may_be_written_as_missing() -> None:
     jobs = table([{}, OUT | {"units": 99}])
     missing = jobs.assign(end=pd.array([10, None], dtype="Int64"))
@@ -706,6 +763,19 @@ def test_a_missing_end_may_be_written_as_missing() -> None:
 def test_a_table_that_lacks_a_column_is_refused_by_its_name() -> None:
     with pytest.raises(InputError, match="field request_gpu: the table of jobs lacks this column"):
         verify.run(table([{}]).drop(columns="request_gpu"), SYSTEM)
+    service = verify.Service((), pd.DataFrame({"id": [], "start": [], "end": [], "nodes": []}))
+    served = table([{"requeued": 0, "failed": False}])
+    named, off = pd.DataFrame({"id": [0], "at": [0]}), pd.DataFrame({"node": [1]})
+    for field, of, given, rest in (
+        ("together", "jobs", table([{"units_per_node": 1}]), {}),
+        ("array", "jobs", table([{"array_limit": 1}]), {}),
+        ("expected_s", "jobs", served, {"service": service}),
+        ("node_units", "attempts", served.assign(expected_s=10), {"service": service}),
+        ("start", "promises", table([{}]), {"promised": named, "told": verify.Told()}),
+        ("off", "nodes that were off", table([{}]), {"switched": off}),
+    ):
+        with pytest.raises(InputError, match=f"{field}: the table of {of} lacks this column"):
+            verify.run(given, SYSTEM, **rest)
 
 
 def test_a_column_of_words_is_refused_by_its_name() -> None:

@@ -11,13 +11,13 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.system import USUAL_TIER, System
 from cpdispatch.verify.levels import Sweep
+from cpdispatch.verify.tables import Findings, numbers
 from cpdispatch.verify.violation import Kind, Violation
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("partition", "features", "nodelist", "exclude", "exclusive")
-_MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,12 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
     named = [name for name in COLUMNS if name in jobs.columns]
     if not system.partitions:
         named = [name for name in named if name != "partition"]
-    if not named:
-        return _tiers(jobs, np.full(len(jobs), USUAL_TIER))
-    columns = {
-        name: _texts(jobs[name].astype(bool) if name == "exclusive" else jobs[name])
-        for name in named
-    }
-    requested_s = jobs["requested_s"].to_numpy(dtype=np.int64)
-    ids = jobs["id"].to_numpy(dtype=np.int64)
+    found = Findings()
+    if not named or jobs.empty:
+        _tiers(jobs, np.full(len(jobs), USUAL_TIER), found)
+        return found.all()
+    columns = {name: _texts(jobs[name], flag=name == "exclusive") for name in named}
+    requested_s, ids = numbers(jobs["requested_s"]), numbers(jobs["id"])
     rules: dict[tuple[object, ...], int] = {}
     allowed: list[BoolArray] = []
     whole: list[bool] = []
@@ -73,44 +71,47 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
             whole.append(takes_whole)
             tier.append(highest)
         of_job[k] = rules[key]
-    found = _tiers(jobs, np.array(tier)[of_job])
-    outside = ~np.stack(allowed)[of_job[stay.job], stay.node]
-    for e in outside.nonzero()[0][:_MOST].tolist():
+    _tiers(jobs, np.array(tier)[of_job], found)
+
+    def text(e: int) -> str:
         k = int(stay.job[e])
         wants = ", ".join(f"{name} {columns[name][k]}" for name in named if columns[name][k])
-        text = f"job {ids[k]} is on node {stay.node[e]} at {stay.start_s[e]} and asks for {wants}"
-        found.append(Violation(Kind.ACCESS, text))
+        return f"job {ids[k]} is on node {stay.node[e]} at {stay.start_s[e]} and asks for {wants}"
+
+    outside = ~np.stack(allowed)[of_job[stay.job], stay.node]
+    found.add(Kind.ACCESS, outside.nonzero()[0], text)
     alone = np.array(whole)[of_job[stay.job]]
     if alone.any():
-        found += _alone(ids, stay, alone)
-    return found
+        _alone(ids, stay, alone, found)
+    return found.all()
 
 
-def _tiers(jobs: pd.DataFrame, tier: IntArray) -> list[Violation]:
+def _tiers(jobs: pd.DataFrame, tier: IntArray, found: Findings) -> None:
     """Whether the tiers that the jobs had, where they are told, are these, shape (jobs,)."""
     if "tier" not in jobs.columns:
-        return []
-    had = jobs["tier"].to_numpy(dtype=np.int64)
-    return [
-        Violation(Kind.ACCESS, f"job {jobs['id'].iloc[k]} has the tier {had[k]} and not {tier[k]}")
-        for k in (had != tier).nonzero()[0][:_MOST].tolist()
-    ]
+        return
+    had = numbers(jobs["tier"])
+    found.add(
+        Kind.ACCESS,
+        (had != tier).nonzero()[0],
+        lambda k: f"job {jobs['id'].iloc[k]} has the tier {had[k]} and not {tier[k]}",
+    )
 
 
-def _alone(ids: IntArray, stay: Stay, alone: BoolArray) -> list[Violation]:
+def _alone(ids: IntArray, stay: Stay, alone: BoolArray, found: Findings) -> None:
     """Whether no other unit was where a job took whole nodes."""
     lasting = stay.end_s > stay.start_s
     s, alone = _of(stay, lasting), alone[lasting]
     sweep = Sweep.of(s.node, s.start_s, s.end_s)
     takes, units = sweep.level(alone.astype(np.int64)), sweep.level(s.units)
-    found = []
-    for k in sweep.firsts((takes > 0) & (units > 1))[:_MOST].tolist():
+
+    def text(k: int) -> str:
         node, time = int(sweep.place[k]), int(sweep.time[k])
         on = (s.node == node) & (s.start_s <= time) & (time < s.end_s)
         there = ", ".join(map(str, np.unique(ids[s.job[on]]).tolist()))
-        text = f"node {node} at {time}: {units[k]} units of the jobs {there}, one takes it whole"
-        found.append(Violation(Kind.ACCESS, text))
-    return found
+        return f"node {node} at {time}: {units[k]} units of the jobs {there}, one takes it whole"
+
+    found.add(Kind.ACCESS, sweep.firsts((takes > 0) & (units > 1)), text)
 
 
 def _of(stay: Stay, which: BoolArray) -> Stay:
@@ -120,11 +121,13 @@ def _of(stay: Stay, which: BoolArray) -> Stay:
     )  # fmt: skip
 
 
-def _texts(column: pd.Series) -> list[str]:
+def _texts(column: pd.Series, *, flag: bool) -> list[str]:
     """A column as texts; what is unknown, or a flag that is not set, is ""."""
-    # Not 0: a partition may have that number.
-    unset = (v is None or v is False or v != v or v == -1 for v in column.tolist())
-    return ["" if no else str(v) for no, v in zip(unset, column.tolist(), strict=True)]
+    # Not 0, unless of a flag: a partition may have that number.
+    return [
+        "" if unknown or v == -1 or (flag and not v) else "True" if flag else str(v)
+        for v, unknown in zip(column.tolist(), column.isna().tolist(), strict=True)
+    ]
 
 
 def _may_use(said: dict[str, str], requested_s: int, system: System) -> tuple[BoolArray, bool, int]:

@@ -12,12 +12,11 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.system import Limit, System
 from cpdispatch.verify.levels import Sweep
+from cpdispatch.verify.tables import Findings, numbers
 from cpdispatch.verify.violation import Kind, Violation, jobs_text
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,8 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
     InputError
         When a column that a limit names is missing.
     """
-    found = []
-    ids = jobs["id"].to_numpy(dtype=np.int64)
+    found = Findings()
+    ids = numbers(jobs["id"])
     lasting = spell.end_s > spell.start_s
     job, start_s, end_s = spell.job[lasting], spell.start_s[lasting], spell.end_s[lasting]
     for limit in system.limits:
@@ -65,31 +64,50 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
         place = name[by_job[low[each] + within]]
         sweep = Sweep.of(place, start_s[each], end_s[each])
         level = sweep.level(amount[job[each]])
-        for k in sweep.firsts(level > limit.most)[:_MOST].tolist():
-            time, which = int(sweep.time[k]), int(sweep.place[k])
-            on = (place == which) & (start_s[each] <= time) & (time < end_s[each])
-            whose = f" of {limit.per} {names[which]}" if limit.per else ""
-            text = (
-                f"{level[k]} {limit.of}{whose} run at {time}, {limit}: "
-                f"{jobs_text(ids[job[each[on]]].tolist())}"
-            )
-            found.append(Violation(Kind.LIMIT, text))
+        ran = (place, job[each], start_s[each], end_s[each])
+
+        def over(
+            k: int, limit: Limit = limit, names: list[str] = names, sweep: Sweep = sweep,
+            level: IntArray = level, ran: tuple[IntArray, ...] = ran,
+        ) -> str:  # fmt: skip
+            whose = f" of {limit.per} {names[int(sweep.place[k])]}" if limit.per else ""
+            what = f"{level[k]} {limit.of}{whose} run at {sweep.time[k]}, {limit}"
+            return f"{what}: {jobs_text(ids[_on(sweep, k, *ran)].tolist())}"
+
+        found.add(Kind.LIMIT, sweep.firsts(level > limit.most), over)
     if "begin" in jobs.columns:
-        begin_s = jobs["begin"].to_numpy(dtype=np.int64)
-        for k in (start_s < begin_s[job]).nonzero()[0][:_MOST].tolist():
-            text = f"job {ids[job[k]]} starts at {start_s[k]}, it may from {begin_s[job[k]]} on"
-            found.append(Violation(Kind.EARLY_START, text))
-    for place, amount, most, text in _terms(jobs, system):
+        begin_s = numbers(jobs["begin"])[spell.job]
+        found.add(
+            Kind.EARLY_START,
+            (spell.start_s < begin_s).nonzero()[0],
+            lambda k: (
+                f"job {ids[spell.job[k]]} starts at {spell.start_s[k]}, it may from {begin_s[k]} on"
+            ),
+        )
+    for place, amount, most, words in _terms(jobs, system):
         on = (place >= 0)[job]
         sweep = Sweep.of(place[job[on]], start_s[on], end_s[on])
         level = sweep.level(amount[job[on]])
-        for k in sweep.firsts(level > most[sweep.place])[:_MOST].tolist():
-            time, which = int(sweep.time[k]), int(sweep.place[k])
-            there = on & (place[job] == which) & (start_s <= time) & (time < end_s)
-            said = text.format(level[k], most[which], time)
-            whose = jobs_text(ids[job[there]].tolist())
-            found.append(Violation(Kind.LIMIT, f"{said}: {whose}"))
-    return found
+        ran = (place[job], job, start_s, end_s)
+
+        def beyond_terms(
+            k: int, words: str = words, most: IntArray = most, sweep: Sweep = sweep,
+            level: IntArray = level, ran: tuple[IntArray, ...] = ran,
+        ) -> str:  # fmt: skip
+            said = words.format(level[k], most[sweep.place[k]], sweep.time[k])
+            return f"{said}: {jobs_text(ids[_on(sweep, k, *ran)].tolist())}"
+
+        found.add(Kind.LIMIT, sweep.firsts(level > most[sweep.place]), beyond_terms)
+    return found.all()
+
+
+def _on(
+    sweep: Sweep, k: int, place: IntArray, job: IntArray, start_s: IntArray, end_s: IntArray
+) -> IntArray:
+    """The jobs that run at a place and an instant of a sweep, by their rows."""
+    time = sweep.time[k]
+    there: IntArray = job[(place == sweep.place[k]) & (start_s <= time) & (time < end_s)]
+    return there
 
 
 def _terms(
@@ -104,11 +122,11 @@ def _terms(
             text = f"{{}} of {{}} licences {name} are in use at {{}}"
             yield place, amount, np.array([most]), text
     if "array_limit" in jobs.columns:
-        limit = jobs["array_limit"].to_numpy(dtype=np.int64)
+        limit = numbers(jobs["array_limit"])
         names, number = np.unique([_text(name) for name in jobs["array"]], return_inverse=True)
         allowed = np.full(len(names), limit.max(initial=0))
         for k, at_most in zip(number.tolist(), limit.tolist(), strict=True):
-            allowed[k] = min(allowed[k], at_most) if at_most else allowed[k]
+            allowed[k] = min(allowed[k], at_most) if at_most > 0 else allowed[k]
         held = np.isin(number, number[limit > 0])
         yield (
             np.where(held, number, -1), np.ones(len(jobs), dtype=np.int64), allowed,

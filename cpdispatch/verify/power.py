@@ -9,9 +9,8 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.system import System
 from cpdispatch.verify.limits import Spell
+from cpdispatch.verify.tables import Findings
 from cpdispatch.verify.violation import Kind, Violation, jobs_text
-
-_MOST = 8
 
 
 def power(
@@ -41,14 +40,16 @@ def power(
     )
     at = np.searchsorted([time for time, _ in cap], instants, side="right") - 1
     allowed = np.array([most for _, most in cap])[np.maximum(at, 0)]
-    found = []
-    for k in (level > allowed).nonzero()[0][:_MOST].tolist():
+
+    def text(k: int) -> str:
         time = int(instants[k])
         running = (spell.start_s <= time) & (time < spell.end_s)
         who = jobs_text(id[spell.job[running]].tolist())
-        text = f"{level[k]} W are drawn at {time}, {allowed[k]} W are allowed: {who}"
-        found.append(Violation(Kind.POWER, text))
-    return found
+        return f"{level[k]} W are drawn at {time}, {allowed[k]} W are allowed: {who}"
+
+    found = Findings()
+    found.add(Kind.POWER, (level > allowed).nonzero()[0], text)
+    return found.all()
 
 
 def energy(id: IntArray, said_j: IntArray, watts: IntArray, spell: Spell) -> list[Violation]:
@@ -65,10 +66,13 @@ def energy(id: IntArray, said_j: IntArray, watts: IntArray, spell: Spell) -> lis
     """
     drew_j = np.zeros_like(said_j)
     np.add.at(drew_j, spell.job, (spell.end_s - spell.start_s) * watts)
-    return [
-        Violation(Kind.ENERGY, f"job {id[k]} drew {drew_j[k]} J, {said_j[k]} J are stated")
-        for k in (drew_j != said_j).nonzero()[0][:_MOST].tolist()
-    ]
+    found = Findings()
+    found.add(
+        Kind.ENERGY,
+        (drew_j != said_j).nonzero()[0],
+        lambda k: f"job {id[k]} drew {drew_j[k]} J, {said_j[k]} J are stated",
+    )
+    return found.all()
 
 
 def drawn(units: IntArray, request: IntArray, system: System) -> IntArray:

@@ -22,8 +22,9 @@ from cpdispatch.verify.promises import promises
 from cpdispatch.verify.reasons import alone, by_submission, called_late, late_ones
 from cpdispatch.verify.schedules import schedule
 from cpdispatch.verify.service import Outages, Service
+from cpdispatch.verify.spread import COLUMNS as OF_SPREAD
 from cpdispatch.verify.spread import spread
-from cpdispatch.verify.tables import Attempts, Schedule
+from cpdispatch.verify.tables import Attempts, Schedule, numbers
 from cpdispatch.verify.tested import RESULTS, tested
 from cpdispatch.verify.violation import Violation
 from cpdispatch.verify.waits import WaitRules, waits
@@ -52,8 +53,9 @@ def run(
         ``node_units``. Where they are there, ``partition``, ``features``, ``nodelist``, ``exclude``
         and ``exclusive`` say where each job may run, and ``licences``, ``array`` and
         ``array_limit`` which jobs may run at once. ``units_per_node`` and the other columns of
-        `cpdispatch.verify.spread` say how units lie on nodes, and ``energy_j`` what each job drew
-        in J, attempts that were lost included.
+        `cpdispatch.verify.spread` say how units lie on nodes; with one of them, ``together`` says
+        how many units of the log each unit is. ``energy_j`` says what each job drew in J, attempts
+        that were lost included.
     system : System
         The machine on which it ran.
     dependencies : bool
@@ -75,7 +77,8 @@ def run(
         has limits.
     service : Service, optional
         What happened to the system. The columns ``requeued`` and ``failed`` say how often each job
-        was queued again because a node failed, and whether it ended so; ``restartable`` as above,
+        was queued again because a node failed, and whether it ended so, and ``expected_s`` how
+        long it was expected to run, seconds, -1 for unknown; ``restartable`` as above,
         without that column the same for all jobs; ``test`` what became of its test run.
     power_cap : sequence of (time, watts), optional
         From when on how much the whole system may draw, as the run tells it. Waits are not checked
@@ -94,7 +97,7 @@ def run(
     Returns
     -------
     list of Violation
-        At most 100; the last one says how many more there are.
+        The first of each kind; those of the kind `Kind.MORE` say how many others there are.
 
     Raises
     ------
@@ -111,7 +114,9 @@ def run(
         found += limits(jobs, system, _spell(table)) if limited(jobs, system) else []
         found += _of_watts(jobs, table, system, power_cap)
     if switched is not None and not found:
-        columns = [_numbers(switched[name]) for name in ("node", "off", "wake", "on")]
+        names = ("node", "off", "wake", "on")
+        _need(switched, "nodes that were off", names)
+        columns = [numbers(switched[name]) for name in names]
         first_s = int(table.submit_s.min(initial=0))
         found += off(table.id, _stay(table), system, columns, switch_off_s or 0, first_s)
     plain = switched is None and service is None and power_cap is None
@@ -146,7 +151,7 @@ class _Tables:
         self._gated = bool(system.limits) or terms
         self._came_s = table.submit_s
         if "begin" in jobs.columns:
-            self._came_s = np.maximum(table.submit_s, _numbers(jobs["begin"]))
+            self._came_s = np.maximum(table.submit_s, numbers(jobs["begin"]))
         self._results = {}
         if "test" in jobs.columns:
             self._results = {name: _is(jobs["test"], name) for name in RESULTS}
@@ -162,10 +167,8 @@ class _Tables:
         if self._decisions is None:
             return []
         names = ("time", "queue", "running", "started")
-        for name in names:
-            if name not in self._decisions.columns:
-                raise InputError("the table of dispatches lacks this column", field=name)
-        made = Dispatches(*(_numbers(self._decisions[name]) for name in names))
+        _need(self._decisions, "dispatches", names)
+        made = Dispatches(*(numbers(self._decisions[name]) for name in names))
         return dispatches(self._table, made, self._flow, self._told, self._gated)
 
     def promises(self, promised: pd.DataFrame | None) -> list[Violation]:
@@ -180,10 +183,12 @@ class _Tables:
         kept = self._told.keeps_promises and self._plain and t.preceding is None
         kept &= not self._tested and "expected_s" in self._jobs.columns
         if kept:
-            expected_s = np.maximum(_numbers(self._jobs["expected_s"]), 1)
+            expected_s = np.maximum(numbers(self._jobs["expected_s"]), 1)
             kept = bool((t.end_s - t.start_s <= expected_s).all())
-        columns = [_numbers(promised[name]) for name in ("id", "at", "start")]
-        decided_s = None if decisions is None else _numbers(decisions["time"])
+        names = ("id", "at", "start")
+        _need(promised, "promises", names)
+        columns = [numbers(promised[name]) for name in names]
+        decided_s = None if decisions is None else numbers(decisions["time"])
         # A driver has promised before the accounting calls a job eligible.
         came_s = t.submit_s if self._told.recorded else self._came_s
         return promises(t, columns, came_s, decided_s, kept)
@@ -203,7 +208,7 @@ class _Tables:
             _is(self._jobs["reason"], name) & (t.start_s >= 0)
             for name in ("started", "backfilled", "late")
         )
-        time_s, found = _numbers(decisions["time"]), []
+        time_s, found = numbers(decisions["time"]), []
         if (time_s[1:] < time_s[:-1]).any():
             return []
         if rules is None:
@@ -241,7 +246,7 @@ def _of_watts(
     if power_cap is not None:
         found += power(table.id, watts, spell, system, power_cap)
     if "energy_j" in jobs.columns:
-        found += energy(table.id, _numbers(jobs["energy_j"]), watts, spell)
+        found += energy(table.id, numbers(jobs["energy_j"]), watts, spell)
     return found
 
 
@@ -251,9 +256,8 @@ def _waits(
     """Whether waits kept to their bound, where the dispatches tell what EASY would have led to."""
     if decisions is None or "easy_wait" not in decisions.columns:
         return []
-    if "time" not in decisions.columns:
-        raise InputError("the table of dispatches lacks this column", field="time")
-    time_s, easy_wait_s = _numbers(decisions["time"]), _seconds(decisions["easy_wait"])
+    _need(decisions, "dispatches", ("time",))
+    time_s, easy_wait_s = numbers(decisions["time"]), _seconds(decisions["easy_wait"])
     return waits(table, system, time_s, easy_wait_s, rules)
 
 
@@ -267,34 +271,34 @@ def _schedule(
         *(f"request_{name}" for name in system.resources), "nodes", "node_units",
         *(("preceding", "think_s") if dependencies else ()),
         *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if restarts else ()),
-        *(("requeued", "failed") if service is not None else ()),
+        *(("requeued", "failed", "expected_s") if service is not None else ()),
+        *(("together",) if any(name in jobs.columns for name in OF_SPREAD) else ()),
+        *(("array",) if "array_limit" in jobs.columns else ()),
     ]  # fmt: skip
-    for name in needed:
-        if name not in jobs.columns:
-            raise InputError("the table of jobs lacks this column", field=name)
+    _need(jobs, "jobs", needed)
     offset, node, units = _entries(jobs, "nodes", "node_units")
     return Schedule(
-        id=_numbers(jobs["id"]),
-        submit_s=_numbers(jobs["submit"]),
-        start_s=_numbers(jobs["start"]),
-        end_s=_numbers(jobs["end"]),
-        units=_numbers(jobs["units"]),
-        requested_s=_numbers(jobs["requested_s"]),
-        runtime_s=_numbers(jobs["runtime_s"]),
+        id=numbers(jobs["id"]),
+        submit_s=numbers(jobs["submit"]),
+        start_s=numbers(jobs["start"]),
+        end_s=numbers(jobs["end"]),
+        units=numbers(jobs["units"]),
+        requested_s=numbers(jobs["requested_s"]),
+        runtime_s=numbers(jobs["runtime_s"]),
         killed=jobs["killed"].to_numpy(dtype=np.bool_),
         reason=cast("Sequence[str]", jobs["reason"].array),
         of_start=jobs["reason"].isin(_OF_STARTS).to_numpy(dtype=np.bool_),
         never_fits=(jobs["reason"] == "never_fits").to_numpy(dtype=np.bool_, na_value=False),
         rejected=(jobs["reason"] == "rejected").to_numpy(dtype=np.bool_, na_value=False),
-        request=np.stack([_numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1),
+        request=np.stack([numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1),
         offset=offset,
         node=node,
         node_units=units,
-        preceding=_numbers(jobs["preceding"]) if dependencies else None,
-        think_s=_numbers(jobs["think_s"]) if dependencies else None,
+        preceding=numbers(jobs["preceding"]) if dependencies else None,
+        think_s=numbers(jobs["think_s"]) if dependencies else None,
         lost=Attempts(
-            _numbers(jobs["lost_start"]),
-            _numbers(jobs["lost_end"]),
+            numbers(jobs["lost_start"]),
+            numbers(jobs["lost_end"]),
             *_entries(jobs, "lost_nodes", "lost_node_units"),
             _restartable(jobs),
             restart_cost_s,
@@ -306,11 +310,18 @@ def _schedule(
     )
 
 
+def _need(table: pd.DataFrame, of: str, names: Sequence[str]) -> None:
+    """Raise where a table lacks one of these columns."""
+    for name in names:
+        if name not in table.columns:
+            raise InputError(f"the table of {of} lacks this column", field=name)
+
+
 def _as_asked(jobs: pd.DataFrame, service: Service | None) -> pd.DataFrame:
     """The jobs with the requested times of the log, which grew by what checkpoints take."""
     if service is None or not service.checkpoints:
         return jobs
-    asked_s = _numbers(jobs["requested_s"])
+    asked_s = numbers(jobs["requested_s"])
     made = (np.maximum(asked_s, 1) - 1) // service.period_s
     return jobs.assign(requested_s=asked_s - made * service.checkpoints["cost_s"])
 
@@ -367,8 +378,9 @@ def _parts(table: Schedule) -> list[tuple[IntArray, Schedule | Attempts | Outage
 
 
 def _outages(jobs: pd.DataFrame, service: Service) -> Outages:
-    attempts = service.attempts
-    ids, which = _numbers(jobs["id"]), _numbers(attempts["id"])
+    attempts, saved = service.attempts, ("saved_s",) * bool(service.period_s)
+    _need(attempts, "attempts", ("id", "start", "end", "nodes", "node_units", *saved))
+    ids, which = numbers(jobs["id"]), numbers(attempts["id"])
     by_id = np.argsort(ids, kind="stable")
     row = by_id[np.minimum(np.searchsorted(ids[by_id], which), len(ids) - 1)]
     for k in (ids[row] != which).nonzero()[0][:1].tolist():
@@ -377,14 +389,14 @@ def _outages(jobs: pd.DataFrame, service: Service) -> Outages:
     return Outages(
         service.happened,
         row,
-        _numbers(attempts["start"]),
-        _numbers(attempts["end"]),
+        numbers(attempts["start"]),
+        numbers(attempts["end"]),
         *_entries(attempts, "nodes", "node_units"),
         jobs["failed"].to_numpy(dtype=np.bool_, na_value=False),
-        _numbers(jobs["requeued"]),
+        numbers(jobs["requeued"]),
         service.may_requeue(_restartable(jobs)),
-        _numbers(jobs["expected_s"]),
-        _numbers(attempts["saved_s"]) if service.period_s else np.zeros_like(which),
+        numbers(jobs["expected_s"]),
+        numbers(attempts["saved_s"]) if service.period_s else np.zeros_like(which),
         service.period_s,
         (jobs["test"] != "none").to_numpy(dtype=np.bool_)
         if "test" in jobs.columns
@@ -415,14 +427,6 @@ def _entries(jobs: pd.DataFrame, nodes: str, units: str) -> tuple[IntArray, IntA
     return np.concatenate(([0], np.cumsum(lengths))), node, of_node
 
 
-def _numbers(column: pd.Series[Any]) -> IntArray:
-    """A column of whole numbers; what is missing is -1."""
-    try:
-        return np.asarray(column.fillna(-1).to_numpy(dtype=np.int64), dtype=np.int64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"not whole numbers: {error}", field=str(column.name)) from error
-
-
 def _seconds(column: pd.Series[Any]) -> FloatArray:
     """A column of seconds; what is missing is NaN."""
     try:
@@ -434,7 +438,7 @@ def _seconds(column: pd.Series[Any]) -> FloatArray:
 def _flat(column: pd.Series[Any]) -> tuple[IntArray, IntArray]:
     """Length of every list of a column, and all their items."""
     if hasattr(column.dtype, "pyarrow_dtype"):
-        return _numbers(column.list.len().fillna(0)), _numbers(column.list.flatten())
+        return numbers(column.list.len().fillna(0)), numbers(column.list.flatten())
     lists: list[Any] = [() if row is None or isinstance(row, float) else row for row in column]
     lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     items = [np.asarray(row, dtype=np.int64) for row in lists if len(row)]

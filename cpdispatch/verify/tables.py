@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.errors import InputError
 from cpdispatch.verify.service import Outages
 from cpdispatch.verify.violation import Kind, Violation
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,6 +103,20 @@ class Attempts:
     cost_s: int = 0
 
 
+def numbers(column: pd.Series[Any]) -> IntArray:
+    """A column of whole numbers; what is missing is -1.
+
+    Raises
+    ------
+    InputError
+        When it holds something else.
+    """
+    try:
+        return np.asarray(column.fillna(-1).to_numpy(dtype=np.int64), dtype=np.int64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"not whole numbers: {error}", field=str(column.name)) from error
+
+
 class Findings:
     """Violations as they are found: the first few of each kind, and how many there were."""
 
@@ -110,6 +131,10 @@ class Findings:
         room = max(0, self.EACH - self.count[kind])
         self.listed += [Violation(kind, text(row)) for row in rows[:room].tolist()]
         self.count[kind] += len(rows)
+
+    def note(self, kind: Kind, text: str) -> None:
+        """Note one that is said already."""
+        self.add(kind, np.zeros(1, dtype=np.int64), lambda _: text)
 
     def all(self) -> list[Violation]:
         """What was found, and at last how much more there is of each kind."""

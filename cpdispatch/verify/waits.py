@@ -56,6 +56,9 @@ def waits(
         The first few; the last one says how many more there are.
     """
     known = np.isfinite(easy_wait_s)
+    alone = np.ones(len(time_s) + 1, dtype=np.bool_)
+    alone[1:-1] = time_s[1:] != time_s[:-1]
+    single = (alone[1:] & alone[:-1])[known]
     time_s, longest_s = time_s[known], easy_wait_s[known].astype(np.int64)
     found = [
         Violation(Kind.LATE, f"easy_wait falls from {before} to {after} at {now}")
@@ -65,9 +68,6 @@ def waits(
         if after < before
     ]
     if rules.first_after is not None and table.lost is None and len(time_s):
-        alone = np.ones(len(time_s) + 1, dtype=np.bool_)
-        alone[1:-1] = time_s[1:] != time_s[:-1]
-        single = alone[1:] & alone[:-1]
         found += _passed_over(
             table, system, time_s[single], longest_s[single], rules, rules.first_after
         )

@@ -215,33 +215,6 @@ def throughput_per_h(schedule: ScheduleColumns) -> float:
     return 3600 * len(schedule.end_s) / max(makespan_s(schedule), 1)
 
 
-def energy_j(schedule: ScheduleColumns, power_unit: IntArray) -> float:
-    """Joules that the jobs drew: sum of p times units times request . watts.
-
-    Parameters
-    ----------
-    power_unit : int64 array, shape (resources,)
-        Watts of one unit of each resource type while a job holds it.
-    """
-    return float((runtime_s(schedule) * schedule.units) @ (schedule.request @ power_unit))
-
-
-def queue_length(schedule: ScheduleColumns) -> tuple[IntArray, IntArray]:
-    """Number of waiting jobs, as a step function exact to the second.
-
-    Returns
-    -------
-    time_s, length : int64 array
-        The queue has ``length[k]`` jobs from ``time_s[k]`` up to ``time_s[k + 1]``.
-    """
-    time = np.concatenate((schedule.submit_s, schedule.start_s))
-    step = np.repeat([1, -1], len(schedule.submit_s))
-    instants, of_event = np.unique(time, return_inverse=True)
-    change = np.zeros(len(instants), dtype=np.int64)
-    np.add.at(change, of_event, step)
-    return instants, np.cumsum(change)
-
-
 def queue_length_mean(schedule: ScheduleColumns) -> float:
     """Mean over time of the number of waiting jobs: the sum of the waits over the time."""
     last = max(schedule.submit_s.max(), schedule.start_s.max())

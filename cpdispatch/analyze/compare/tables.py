@@ -259,8 +259,7 @@ def _table(corner: str, figures: Sequence[_Figure], columns: Sequence[_Column]) 
     shown.add_column(Text(corner, style="dim"), vertical="bottom", no_wrap=True)
     lines: list[list[str | Text]] = [[Text(figure.heading, style="dim")] for figure in figures]
     for column in columns:
-        head = Text(column.head) if isinstance(column.head, str) else column.head
-        shown.add_column(head, justify="right", vertical="bottom", no_wrap=True)
+        shown.add_column(Text(column.head), justify="right", vertical="bottom", no_wrap=True)
         for line, cell in zip(lines, column.cells, strict=True):
             line.append(cell)
         if any(column.times):

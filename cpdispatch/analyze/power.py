@@ -198,11 +198,16 @@ def judge_all(
     Raises
     ------
     UsageError
-        When the range is not above 0.
+        When the range is not above 0, or is to be found and no job has a minute.
     """
     if range_w is None:
         judged = [means for means in profiles.values() if len(means)]
-        low, high = min(map(np.min, judged), default=0.0), max(map(np.max, judged), default=0.0)
+        if not judged:
+            raise UsageError(
+                "no job has a minute left between the first and the last ones that are left out: "
+                "leave out fewer, for example none with --trim 0"
+            )
+        low, high = min(map(np.min, judged)), max(map(np.max, judged))
         range_w = float(high - low)
         if range_w <= 0:
             raise UsageError(

@@ -119,6 +119,8 @@ def test_the_range_is_that_of_all_jobs_unless_it_is_given() -> None:
     assert power.judge_all({"a": wave}, 300)[0]["a"].kind == "constant"
     with pytest.raises(UsageError, match=r"draw the same.*for example --range 250"):
         power.judge_all({"a": np.full(60, 400.0)})
+    with pytest.raises(UsageError, match=r"no job has a minute left.*--trim 0"):
+        power.judge_all({"a": np.empty(0)})
     with pytest.raises(UsageError, match="a range of -1 W"):
         power.judge_all({"a": wave}, -1)
 

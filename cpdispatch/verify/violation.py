@@ -68,7 +68,7 @@ class Kind(StrEnum):
     BOUND = "bound"
     """The stated lower bound lies above the value."""
     STATUS = "status"
-    """The status is unknown, or optimality is claimed with a gap."""
+    """The status is unknown, or says more than the plan, its value and its bound."""
     DURATION = "duration"
     """A job did not run for its runtime, or was not cut at its limit."""
     RESTART = "restart"

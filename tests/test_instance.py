@@ -504,7 +504,11 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (part("queue", duration=-5), "queue[0].duration", "-5"),
     (part("queue", duration=2**70), "queue[0].duration", str(2**70)),
     (part("queue", units=0), "queue[0].units", "0"),
-    (part("queue", units=2**40, unit=[2**40, 0, 0, 0]), "queue[0].unit", str(2**40)),
+    (
+        part("queue", units=2**40, unit=[2**40, 0, 0, 0]),
+        "queue[0].unit",
+        f"{2**40} units of it are more than {2**48}",
+    ),
     (part("queue", unit=[4, 1, 0]), "queue[0].unit", "[4, 1, 0]"),
     (part("queue", unit=[4, 1, 0, -2]), "queue[0].unit", "negative"),
     (part("queue", unit=[0, 0, 0, 0]), "queue[0].unit", "asks for nothing"),

@@ -328,8 +328,10 @@ class _FileCheck(Check):
         if job.submit is not None:
             self.number(job.submit, f"{field}.submit")
         self.vector(job.unit, f"{field}.unit", kinds)
-        most = LIMIT // job.units
-        self.need(max(job.unit) <= most, f"{field}.unit", job.unit, f"x {job.units}: too much")
+        self.need(
+            max(job.unit) <= LIMIT // job.units, f"{field}.unit", job.unit,
+            f"{job.units} units of it are more than {LIMIT}",
+        )  # fmt: skip
         self.need(max(job.unit) > 0, f"{field}.unit", job.unit, "asks for nothing")
 
     def requested(self, job: _QueuedJob | _RunningJob, field: str) -> int:

@@ -44,7 +44,9 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
         if HELD in system.resources and job.request[system.resource(HELD)]:
             return "is held"
         asked = ", ".join(
-            f"{n} {said(name)}" for n, name in zip(job.request, system.resources, strict=True) if n
+            f"{n} {said(name)}" if n > 0 else f"at most {-n} on a node"
+            for n, name in zip(job.request, system.resources, strict=True)
+            if n
         )
         return f"does not fit the system: asks for {job.units} x ({asked})"
     if reason == Reason.RESERVED and start > instance.now:

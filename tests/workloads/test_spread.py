@@ -18,7 +18,7 @@ from cpdispatch.dispatch import make as dispatcher_of
 from cpdispatch.errors import InputError
 from cpdispatch.heuristics.schedule_input import jobs_of
 from cpdispatch.instance import Instance, loads, to_json
-from cpdispatch.jobs import ANYHOW, SPREADS, Spread, Workload
+from cpdispatch.jobs import ANYHOW, SPREADS, Column, JobTable, Spread, Workload
 from cpdispatch.models.engine import Engine
 from cpdispatch.simulator import Run, Simulation, simulate
 from cpdispatch.system import NodeGroup, System
@@ -313,6 +313,15 @@ def test_a_queue_has_as_many_limited_jobs_as_it_likes(monkeypatch: pytest.Monkey
     assert b"spread@40" in to_json(
         first_instance(jobs(units=[4] * 40, units_per_node_max=[2] * 40))
     )
+
+
+def test_a_limited_job_that_never_fits_is_told_what_it_asks_for() -> None:
+    seen = first_instance(jobs(units=[8], units_per_node_max=[2]))
+    block = seen.queue.block.copy()
+    block[Column.UNITS] = 9  # a replay leaves such a job out, another program may ask
+    seen = replace(seen, queue=JobTable(block, seen.queue.labels))
+    text = "does not fit the system: asks for 9 x (1 core, at most 2 on a node)"
+    assert solution.explain(seen, answer_of(dispatcher_of("easy"), seen), 0) == text
 
 
 def test_too_many_units_on_a_node_are_found_in_a_decision() -> None:

@@ -296,26 +296,6 @@ def usable_for(
 
 
 @allocating
-def start_job(
-    placed: Placed,
-    job: int,
-    usable: IntArray,
-    F: IntArray,
-    pool: IntArray,
-    capacity: IntArray,
-    ask: IntArray,
-    units: int,
-    best_fit: bool,
-) -> Placed:
-    """Place a job that fits ``usable``, and take its capacity from ``F`` and the pool."""
-    placed = place_next(placed, job, usable, capacity, ask, units, best_fit)
-    low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
-    change(F, ask, placed.node[low:high], placed.units[low:high], -1)
-    pool -= units * ask
-    return placed
-
-
-@allocating
 def greedy(
     now: int,
     free: IntArray,
@@ -343,7 +323,10 @@ def greedy(
         until = now + planned_s[j]
         usable = usable_for(F, until, change_s, change_node, change_capacity)
         if fits(usable, ask, units):
-            placed = start_job(placed, j, usable, F, pool, capacity, ask, units, best_fit)
+            placed = place_next(placed, j, usable, capacity, ask, units, best_fit)
+            low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
+            change(F, ask, placed.node[low:high], placed.units[low:high], -1)
+            pool -= units * ask
             watts_free -= watts
     return placed
 

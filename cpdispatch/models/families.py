@@ -58,12 +58,6 @@ class Families:
     def __len__(self) -> int:
         return len(self.name)
 
-    def take(self, rows: Sequence[int]) -> Families:
-        """Some of the families."""
-        some = np.array(rows, dtype=np.int64)
-        names = tuple(self.name[k] for k in rows)
-        return Families(names, self.since_s, self.free[some], self.demand[some])
-
     def beside(self, fixed: BoolArray, start_s: IntArray, duration_s: IntArray) -> Families:
         """What is left beside jobs whose starts are known; they demand nothing then.
 

@@ -80,7 +80,7 @@ def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selecti
     """
     if len(order) == 0:
         return Selection(order, order)
-    possible = _possible(instance)
+    possible = could_run(instance)
     now = fits_now(instance) & possible
     alone = np.ones(len(order), dtype=np.bool_)
     if instance.dependencies is not None:
@@ -98,7 +98,7 @@ def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selecti
     return Selection(order[taken[order]], np.concatenate((starved, np.setdiff1d(first, starved))))
 
 
-def _possible(instance: Instance) -> BoolArray:
+def could_run(instance: Instance) -> BoolArray:
     """Whether each queued job can be planned: it fits the nodes in service when nothing runs."""
     groups = instance.system.groups
     in_service = np.ones(instance.system.nodes, dtype=np.int64)

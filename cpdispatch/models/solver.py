@@ -229,15 +229,6 @@ class Solver:
 
     # ------------------------------------------------------------------------------------- problems
 
-    def start(self) -> None:
-        """Start the process if there is none, and do not wait for it.
-
-        For a caller that has time now and a deadline with its next problem.
-        """
-        with self._turn() as mine:
-            if mine:
-                self._start()
-
     def warm_up(self) -> bool:
         """Start the process if there is none, and wait until it can solve.
 

@@ -42,8 +42,9 @@ from cpdispatch.models.budget import Budget
 from cpdispatch.models.certificate import Result, certify
 from cpdispatch.models.copies import CopiesModel
 from cpdispatch.models.counts import CountsModel
-from cpdispatch.models.node_problem import NodePlan, NodeProblem, own_limits, room
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, own_limits
 from cpdispatch.models.objective import Cost, Weights
+from cpdispatch.models.part import could_run
 from cpdispatch.models.pooled import Pool
 from cpdispatch.models.pooled_model import PooledModel, PooledProblem
 from cpdispatch.models.search import (
@@ -164,12 +165,7 @@ def select(instance: Instance, variant: Variant, m: int | None) -> IntArray:
         within = pooled.demand(instance, queue) <= pooled.capacity(instance)
         possible = within.all(axis=1) & fits_empty(instance) & instance.eligible()
     else:
-        capacity = instance.system.capacity.copy()
-        capacity[instance.down] = 0
-        possible = room(capacity, queue).sum(axis=1) >= queue.units
-        if instance.power is not None:
-            possible &= instance.job_power(queue) <= instance.power.cap
-        possible &= instance.eligible()
+        possible = could_run(instance) & instance.eligible()
     if variant.objective == "slowdown":
         order = highest_first(instance, (instance.now - queue.submit_s) / queue.expected_s)
     else:

@@ -37,6 +37,13 @@ from tests.strategies import instances, plan
 objectives = st.sampled_from(sorted(OBJECTIVES))
 
 
+def one_of(families: Families, row: int) -> Families:
+    only = slice(row, row + 1)
+    return Families(
+        families.name[only], families.since_s, families.free[only], families.demand[only]
+    )
+
+
 class Case:
     """The bounds of some queued jobs, all by default, under one objective."""
 
@@ -63,7 +70,7 @@ class Case:
         return bounds.priced(some, *self.facts, upper, rounds)
 
     def row(self, name: str) -> Families:
-        return self.families.take([self.families.name.index(name)])
+        return one_of(self.families, self.families.name.index(name))
 
 
 def waits(instance: Instance) -> Case:
@@ -222,7 +229,7 @@ def test_no_bound_is_above_the_best_plan_of_the_exhaustive_twin(
     starts = np.array([best[1][position][0] for position in chosen], dtype=np.int64)
     optimum = case.problem.weights.sum(starts)
     for row in range(len(case.families)):
-        alone = case.families.take([row])
+        alone = one_of(case.families, row)
         assert case.per_job() <= case.area(alone) <= optimum, alone.name
         assert case.area(alone) <= case.priced(optimum, alone, 15).sum <= optimum, alone.name
     assert case.area() <= optimum

@@ -372,7 +372,7 @@ def test_a_deadline_is_not_spent_on_a_new_process_but_a_crash_before_it_is(
     assert solver.begin(easy(), limits(), soon())
     assert solver.result(perf_counter()) is None
     assert solver.pid is None
-    solver.start()
+    assert solver.warm_up()
     assert solver.pid is not None
 
 

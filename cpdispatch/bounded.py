@@ -20,6 +20,7 @@ from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable, on_pool
+from cpdispatch.system import System
 from cpdispatch.toys import play
 
 Times = TypeVar("Times", int, IntArray)
@@ -89,8 +90,8 @@ class EasyShadow:
     _processors: int = field(default=0, repr=False)
     _total: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
     """Capacity of the system at the first instance; EASY is simulated with this capacity."""
-    _resources: tuple[str, ...] = ()
-    """The resource types of that capacity; on a live cluster they differ between instances."""
+    _system: System | None = field(default=None, repr=False)
+    """That system, or the first one with its resource types: they differ on a live cluster."""
 
     def keep(self) -> Kept | None:
         """The whole state, to be saved; None before the first instance."""
@@ -129,12 +130,13 @@ class EasyShadow:
 
     def look(self, instance: Instance) -> int:
         """Simulate EASY up to the time of an instance, and return ``longest_s``."""
+        begins = self._shadow is None
         if self._shadow is None:
             # A system whose nodes have all lost their processors has some again later.
             self._processors = max(int(instance.system.total[0]), 1)
             self._shadow = easy.fresh(self._processors)
-        if instance.system.resources != self._resources:
-            self._total, self._resources = instance.total, instance.system.resources
+        if self._system is None or self._system.resources != instance.system.resources:
+            self._total, self._system = instance.total, instance.system
         queue, running, now = instance.queue, instance.running, instance.now
         waiting = dict(zip(queue.id.tolist(), range(len(queue)), strict=True))
         runs = dict(zip(running.jobs.id.tolist(), running.start_s.tolist(), strict=True))
@@ -148,7 +150,7 @@ class EasyShadow:
                 easy.withdraw(self._shadow, seen.number)
                 del self._queued[id]
         self._find_running(instance, runs)
-        self._submit(instance, [k for id, k in waiting.items() if not self._knows(id)])
+        self._submit(instance, [k for id, k in waiting.items() if not self._knows(id)], begins)
         processors = self._on_pool(running.jobs)
         work = int(processors @ (now - running.start_s))
         self.longest_s = int(easy.follow(self._shadow, now, work))
@@ -200,19 +202,22 @@ class EasyShadow:
             runtime_s = max(end_s - start_s, 1)
             easy.ends(self._shadow, seen.number, runtime_s, seen.processors, seen.requested_s)
 
-    def _submit(self, instance: Instance, positions: list[int]) -> None:
-        """Let the jobs at these positions of the queue wait under EASY, if they can start."""
+    def _submit(self, instance: Instance, positions: list[int], begins: bool) -> None:
+        """Let the jobs at these positions of the queue wait under EASY, if they can start.
+
+        They wait from now on: what kept them back before is no wait for nodes. Those that waited
+        when the simulation ``begins`` have waited since their submissions.
+        """
+        assert self._system is not None
         new = np.array(positions, dtype=np.int64)
         if instance.dependencies is not None:
             new = new[instance.eligible()[new]]
-        new = new[system_fits(instance.system, instance.queue.take(new))]
         if not len(new):
             return
         jobs = instance.queue.take(new)
-        submit_s = jobs.submit_s
-        if instance.dependencies is not None:
-            submit_s = np.maximum(submit_s, instance.dependencies.earliest_s[new])
-        self._enter(jobs, submit_s)
+        fits = system_fits(self._system, jobs) | system_fits(instance.system, jobs)
+        jobs = jobs.take(fits.nonzero()[0])
+        self._enter(jobs, jobs.submit_s if begins else np.full(len(jobs), instance.now))
 
     def _find_running(self, instance: Instance, runs: dict[int, int]) -> None:
         """Add jobs that already ran when they were first seen, with their remaining durations."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from cpdispatch.bounded import Bounded, EasyShadow
 from cpdispatch.compiled import shadow as kernels
 from cpdispatch.decision import NO_START, Decision
 from cpdispatch.errors import UsageError
+from cpdispatch.events import CAPACITY, CapacityRow, Events
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.instance import Instance, Starvation, Stopped, dump, load, loads
 from cpdispatch.jobs import Workload
@@ -23,7 +25,7 @@ from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
 from tests.effort import examples
 from tests.oracles.plain_shadow import PlainShadow
-from tests.simulator.cases import starting
+from tests.simulator.cases import on_nodes, starting, two_nodes
 from tests.strategies import systems, workloads
 
 RULES = (
@@ -42,7 +44,7 @@ def cases(draw: st.DrawFn) -> tuple[Workload, System]:
 def easy_waits(run: Run) -> list[float]:
     """The bound on waits at each decision."""
     table = run.decision_table
-    return table["easy_wait"].to_pylist() if len(table) else []
+    return table["easy_wait"].to_pylist() if "easy_wait" in table.column_names else []
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -184,6 +186,59 @@ def test_a_stopped_job_has_not_ended_and_a_killed_one_starts_anew(
     totals, before = easy._shadow.totals, kernels.fresh(4).totals
     assert totals.ends_told == 1
     assert totals.work_done - before.work_done == 4 * ran_s
+
+
+USER = on_nodes(
+    two_nodes(limits=[{"most": 1, "of": "jobs", "per": "user"}]),
+    submit=[10, 10, 30, 90_000], runtime=[40_000, 40_000, 10, 10], user=["a", "a", "a", "b"],
+    units=1,
+)  # fmt: skip
+BEGIN = on_nodes(
+    two_nodes(), submit=[10, 20, 90_000], runtime=10, units=1, begin=[86_400, -1, -1]
+)  # fmt: skip
+LESS = on_nodes(two_nodes(), submit=[10, 20, 90_000], runtime=10, units=1, core=[4, 1, 1])
+FEWER_CORES = Events(
+    ("case.csv",),
+    (
+        CapacityRow(2, 5, CAPACITY, "0-1", (("core", 2),)),
+        CapacityRow(3, 86_400, CAPACITY, "0-1", (("core", 4),)),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "how", "start_s"),
+    [
+        (USER, {}, [10, 40_010, 80_010, 90_000]),
+        (USER, {"compiled": False}, [10, 40_010, 80_010, 90_000]),
+        (BEGIN, {}, [86_400, 20, 90_000]),
+        (LESS, {"events": FEWER_CORES}, [86_400, 20, 90_000]),
+    ],
+    ids=["limit", "limit, general loop", "begin time", "capacity"],
+)
+def test_waits_that_are_not_for_nodes_are_no_waits_under_easy(
+    case: tuple[Workload, System], how: dict[str, Any], start_s: list[int]
+) -> None:
+    run = simulate(*case, "easy:wait=0.8", **how)
+    assert run.verify() == []
+    assert run.jobs["start"].tolist() == start_s
+    assert max(easy_waits(run)) == 0
+
+
+def test_what_waited_before_it_came_has_waited_since_its_submission() -> None:
+    easy, running = EasyShadow(), [{"id": 1, "start": 0}]
+    assert easy.look(at(50, [{"id": 2, "submit": 20}], running)) == 30
+    # What comes later was kept back by something else until now.
+    assert easy.look(at(60, [{"id": 2, "submit": 20}, {"id": 3, "submit": 0}], running)) == 40
+
+
+def test_a_job_that_the_system_has_no_room_for_yet_waits_where_easy_has() -> None:
+    """It is in the queue of EASY on the whole system, and starts there at once."""
+    easy, asked = EasyShadow(), at(5, [{"id": 2, "submit": 5, "units": 4}], [])
+    easy.look(at(1, [], []))
+    small = replace(asked.system, groups=(NodeGroup("pool", 1, (2,)),))
+    easy.look(replace(asked, system=small, free=asked.free - 2))
+    assert 2 in easy._queued
 
 
 def test_where_nobody_waits_under_easy_nobody_is_late() -> None:

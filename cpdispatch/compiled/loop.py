@@ -291,7 +291,7 @@ def _tell(tables: Tables, shadow: Any, gate: Any) -> None:
                 job = gate.passed[k]
             number = tables.outcome[EASY_NUMBER, job] = state.easy_numbers
             requested = jobs[REQUESTED, job]
-            submit(shadow, number, jobs[SUBMIT, job], jobs[ON_POOL, job], requested)
+            submit(shadow, number, state.now, jobs[ON_POOL, job], requested)
             state.easy_numbers += 1
 
 

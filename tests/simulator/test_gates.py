@@ -36,6 +36,7 @@ from tests.compiled.test_replays import Noisy, backfillings, same
 from tests.effort import examples
 from tests.oracles.plain_gates import PlainGate, PlainJob, starts
 from tests.simulator.cases import on_nodes, two_nodes
+from tests.test_bounded import easy_waits
 
 CORES = 8
 
@@ -253,6 +254,7 @@ def assert_same(jobs: list[PlainJob], system: System, make: Callable[[], Any], *
     general = simulate(workload, system, make(), compiled=False, **rules)
     assert compiled.about["compiled"]
     assert same(compiled, general)
+    assert easy_waits(compiled) == easy_waits(general)
     assert compiled.about["notes"] == general.about["notes"]
     assert verify.run(compiled.jobs, system) == []
 
@@ -317,6 +319,7 @@ def test_compiled_with_promises(
 @given(jobs(), some_limits())
 def test_compiled_with_bounded_waits(jobs: list[PlainJob], limits: tuple[Limit, ...]):
     assert_same(jobs, limited(*limits), lambda: "best", predictor="last2")
+    assert_same(jobs, limited(*limits), lambda: "easy-saf-saf:wait=0.5")
 
 
 @settings(max_examples=examples(10), deadline=None)

@@ -8,9 +8,8 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.instance import Instance, Reservation
+from cpdispatch.simulator.kernels import NEVER
 from cpdispatch.system import System
-
-NEVER = int(np.iinfo(np.int64).max)
 
 
 class Switching:
@@ -41,6 +40,7 @@ class Switching:
         wake_s = np.array([system.wake_s.get(name, -1) for name in names], dtype=np.int64)
         self._wake_s = wake_s[system.group_of]
         self._idle_s = idle_s
+        self._start_s = start_s
         self._idle_since = np.full(system.nodes, start_s, dtype=np.int64)
         """Since when each node has been idle; `NEVER` for those that are not."""
         self._back_s = np.full(system.nodes, -1, dtype=np.int64)
@@ -72,7 +72,7 @@ class Switching:
         idle = np.ones(len(self._back_s), dtype=np.bool_)
         idle[busy] = idle[down] = False
         fresh = idle & (self._idle_since == NEVER)
-        self._idle_since[fresh], self._idle_since[~idle] = now, NEVER
+        self._idle_since[fresh], self._idle_since[~idle] = max(now, self._start_s), NEVER
         if waiting:
             return
         due = self._could_go() & idle & (self._idle_since <= now - self._idle_s)

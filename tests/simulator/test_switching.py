@@ -57,6 +57,15 @@ def test_idle_nodes_go_off_and_come_back_for_the_job_that_waits(trigger: str) ->
     assert made.metrics["power_w_max"] == 24 + 10
 
 
+def test_nodes_are_idle_from_the_first_submission_on_also_where_one_was_repaired_before() -> None:
+    rows = [(1000, 1, 10, 10), (5000, 2, 10, 10)]
+    before = Events(("case.csv",), (Row(2, 0, "fail", "0"), Row(3, 100, "repair", "0")))
+    made, quiet = run(rows, events=before), run(rows)
+    assert spells(made) == spells(quiet)
+    assert spells(made)[0] == (1, 1100, 5000, 5030)
+    assert made.metrics["energy_idle_kwh"] == quiet.metrics["energy_idle_kwh"] > 0
+
+
 def test_no_node_goes_off_while_a_job_waits() -> None:
     made = run([(0, 1, 300, 300), (10, 4, 50, 50)])
     assert spells(made) == []

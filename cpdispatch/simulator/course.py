@@ -22,9 +22,8 @@ from cpdispatch.events import (
     Events,
 )
 from cpdispatch.instance import Reservation
+from cpdispatch.simulator.kernels import NEVER
 from cpdispatch.system import LIMIT, System, with_capacity
-
-NEVER = int(np.iinfo(np.int64).max)
 
 
 class Course:
@@ -77,6 +76,11 @@ class Course:
         from_file = self._trace[self._taken].time_s if self._taken < len(self._trace) else NEVER
         turn = self._turns[-1] if self._turns else NEVER
         return min(from_file, self._drawn[0][0] if self._drawn else NEVER, turn)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether something is to happen that is not drawn."""
+        return self.to_come > 0 or bool(self._turns)
 
     @property
     def to_come(self) -> int:

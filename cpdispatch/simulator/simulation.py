@@ -80,7 +80,8 @@ _REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int
 _PART = 1 << 10  # jobs that are read from the log at once, and one more
 _NO_POSITIONS = sealed(np.empty(0, dtype=np.int64))
 _PATIENCE = 10_000
-"""Events in a row, while nothing runs and no job comes, after which the jobs left are given up."""
+"""Events in a row after which the jobs left are given up: nothing runs, and what is to come is
+drawn, or a change of additional data."""
 
 
 class Simulation:
@@ -283,7 +284,7 @@ class Simulation:
         self._saved_s = np.zeros(jobs, dtype=np.int64)
         """What checkpoints have kept of each job's earlier runs; empty without checkpoints."""
         self._idle = 0
-        """How many events happened in a row while nothing ran and no job was to come."""
+        """How many events happened in a row while nothing ran and nothing certain was to come."""
         self._data = data
         self._values: dict[str, object] = {}
         """The values of the additional data."""
@@ -577,9 +578,16 @@ class Simulation:
             switching.wake(instance, left, [w for w in known if w.start_s > self.now])
 
     def _note_idle(self) -> None:
-        """Count what happens in vain: nothing runs, and no job is to come."""
-        idle = not self._agenda and self._next == len(self._order)
-        self._idle = self._idle + 1 if idle else 0
+        """Count what happens in vain: nothing runs, and nothing is certain to come."""
+        course, cap, switching = self._course, self._power_cap, self._switching
+        certain = (
+            self._agenda
+            or self._next < len(self._order)
+            or (course is not None and course.is_certain)
+            or (cap is not None and cap.next_s(self.now) is not None)
+            or (switching is not None and switching.next_s(waiting=True) < NEVER)
+        )
+        self._idle = 0 if certain else self._idle + 1
 
     def _ask_data(self, held: IntArray) -> None:
         """Tell the additional data what has happened, and ask for the values.

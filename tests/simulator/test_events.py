@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import cli, verify
+from cpdispatch.data import Moment
 from cpdispatch.errors import DecisionError, InterruptedRunError, UsageError
 from cpdispatch.events import (
     CAPACITY,
@@ -444,6 +445,46 @@ def test_a_run_in_which_nothing_can_start_any_more_ends() -> None:
     spec = "exponential:mtbf=1s,repair=1000s"
     made = run([(0, 4, 10, 10), (0, 1, 10, 5)], read(spec))
     assert made.metrics["jobs_never_started"] >= 1
+
+
+class Tick:
+    """Additional data that changes every second."""
+
+    name = "tick"
+
+    def value(self, moment: Moment) -> int:
+        return moment.now_s
+
+    def next_s(self, now_s: int) -> int:
+        return now_s + 1
+
+
+FLAPPING = [(7 + k, REPAIR if k % 2 else FAIL, "3") for k in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("flapping", "how"), [(FLAPPING, {}), ([], {"data": [Tick()]})], ids=["events", "data"]
+)
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_a_job_is_not_given_up_while_a_repair_is_to_come(
+    flapping: list[tuple[int, str, str]], how: dict[str, Any], trigger: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("cpdispatch.simulator.simulation._PATIENCE", 10)
+    events = happen((5, FAIL, "0"), *flapping, (60, REPAIR, "0"))
+    made = run([(6, 4, 10, 10)], events, trigger=trigger, **how)
+    assert times(made) == [(60, 70)]
+
+
+def test_a_job_that_no_event_to_come_lets_start_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cpdispatch.simulator.simulation._PATIENCE", 10)
+    events = happen((5, FAIL, "0"), (60, FAIL, "1"))
+    made = run([(6, 4, 10, 10)], events, data=[Tick()])
+    assert made.jobs["reason"].tolist() == ["waits"]
+    assert made.happened is not None
+    assert len(made.happened) == 2
 
 
 # ------------------------------------------------------------------ every schedule, every rule

@@ -177,7 +177,7 @@ class Events:
         for row in self.rows:
             nodes = _nodes(row.nodes, system, self.file, row.line)
             if isinstance(row, WindowRow):
-                self._no_window(row, nodes, until_s)
+                self._no_window(row, nodes, until_s, system)
                 found.append(Event(row.time_s, row.kind, nodes, row.until_s, row.known_s))
                 continue
             if isinstance(row, CapacityRow):
@@ -199,13 +199,16 @@ class Events:
         late = (node for node, row in first.items() if row.kind == JOIN and row.time_s > 0)
         return tuple(sorted(late))
 
-    def _no_window(self, row: WindowRow, nodes: Iterable[int], until_s: dict[int, int]) -> None:
+    def _no_window(
+        self, row: WindowRow, nodes: Iterable[int], until_s: dict[int, int], system: System
+    ) -> None:
         """Note until when nodes are maintained, which they are not yet."""
         for node in nodes:
             if until_s.get(node, row.time_s) > row.time_s:
                 raise InputError(
                     f"node {node} is maintained until {until_s[node]} already",
-                    file=self.file, line=row.line, field="time", value=row.time_s,
+                    file=self.file if row.line else f"system {system.name}",
+                    line=row.line or None, field="time", value=row.time_s,
                     advice="write one window for both, or a later time",
                 )  # fmt: skip
             until_s[node] = row.until_s
@@ -331,6 +334,11 @@ class Events:
         self.drawn(system)
 
 
+        if not self.given and not system.maintenance:
+            option = f"--requeue {self.requeue}" if self.requeue else "--checkpoints"
+            raise UsageError(
+                f"{option} needs --events or a system with maintenance: without them no node fails"
+            )
 # ------------------------------------------------------------------------------- the command line
 
 
@@ -394,6 +402,8 @@ def with_maintenance(events: Events | None, system: System, last_s: int) -> Even
     ----------
     events : Events or None
         What happens beside them.
+    Without those that the events have already.
+
     last_s : int
         The last submission: windows that begin later are left out.
 
@@ -402,7 +412,7 @@ def with_maintenance(events: Events | None, system: System, last_s: int) -> Even
     Events or None
         None where there are none.
     """
-    rows: list[Row] = []
+    rows: list[WindowRow] = []
     for window in system.maintenance:
         begin_s = window.from_s
         while begin_s <= last_s:
@@ -413,7 +423,12 @@ def with_maintenance(events: Events | None, system: System, last_s: int) -> Even
                 break
             begin_s += window.every_s
     found = Events(()) if events is None else events
-    rows = [row for row in rows if row not in found.rows]
+    stated = {
+        (row.time_s, row.until_s, _nodes(row.nodes, system, found.file, row.line))
+        for row in found.rows
+        if isinstance(row, WindowRow)
+    }
+    rows = [w for w in rows if (w.time_s, w.until_s, system.named_nodes(w.nodes)) not in stated]
     if not rows:
         return events
     every = sorted((*found.rows, *rows), key=lambda row: row.time_s)

@@ -250,7 +250,7 @@ def test_the_command_line_says_what_is_wrong_before_it_runs(
     kept = [*events, "--checkpoints", "every=1h"]
     for more, says in (
         (["--requeue", "all"], "--requeue all needs --events"),
-        (["--checkpoints", "every=1h"], "--checkpoints every=1h needs --events"),
+        (["--checkpoints", "every=1h"], "--checkpoints needs --events"),
         ([*kept, "--idempotent"], "--checkpoints and --idempotent cannot be combined"),
         (
             [*kept, "--restart-cost", "5s", "--restartable", "all"],
@@ -264,6 +264,11 @@ def test_the_command_line_says_what_is_wrong_before_it_runs(
         told = capsys.readouterr().err
         assert says in told, told
         assert "Traceback" not in told
+    maintained = tmp_path / "maintained.json"
+    window = '{"nodes": "0", "from_s": 2, "length_s": 5}'
+    maintained.write_text(system.read_text()[:-1] + f', "maintenance": [{window}]}}')
+    asked = ["simulate", str(log), "--system", str(maintained), "-d", "easy"]
+    assert cli.run([*asked, "--requeue", "none"]) == 0
     written(tmp_path, "10,fail,0", "30,repair,0")
     out = tmp_path / "out"
     assert cli.run([*base, *events, "-d", "easy", "--out", str(out)]) == 0

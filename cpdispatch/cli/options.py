@@ -235,12 +235,9 @@ class EventOptions:
         """The events, before it is known to which system they happen."""
         from cpdispatch.events import read
 
-        if self.events:
-            return read(self.events, self.requeue or "", self.checkpoints)
-        for option, given in (("requeue", self.requeue), ("checkpoints", self.checkpoints)):
-            if given is not None:
-                raise UsageError(f"--{option} {given} needs --events: without them no node fails")
-        return None
+        if not any((self.events, self.requeue, self.checkpoints)):
+            return None
+        return read(self.events or (), self.requeue or "", self.checkpoints)
 
 
 @Parameter(name="*")

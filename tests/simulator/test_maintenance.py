@@ -30,6 +30,7 @@ from cpdispatch.instance import Reservation
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, Simulation, Watch, simulate
 from cpdispatch.simulator.replay import finished
+from cpdispatch.simulator.run import EVENTS
 from cpdispatch.system import Maintenance, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify import Kind
 from tests.effort import examples
@@ -304,6 +305,26 @@ def test_windows_of_a_system_are_beside_other_events_and_only_once() -> None:
     assert found is not None
     assert found.trace(once) == [Event(0, MAINTAIN, (0, 1, 2, 3), 5, 0)]
     assert found.file == "system four"
+
+
+def test_what_happened_may_happen_again_to_a_system_with_windows(tmp_path: Path) -> None:
+    rows = [(0, 2, 30, 30), (40, 4, 30, 30), (120, 3, 40, 40), (149, 2, 30, 30), (240, 1, 9, 9)]
+    own = simulate(workload(rows), WEEKLY, "easy")
+    own.save(tmp_path)
+    again = simulate(workload(rows), WEEKLY, "easy", events=str(tmp_path / EVENTS))
+    assert again.happened == own.happened
+    assert times(again) == times(own)
+    assert again.verify() == []
+
+
+def test_a_window_of_the_system_that_meets_one_of_the_file_is_named() -> None:
+    events = windows((45, "1", 55, 0))
+    with pytest.raises(InputError) as error:
+        simulate(workload([(0, 1, 9, 9), (60, 1, 9, 9)]), WEEKLY, "easy", events=events)
+    assert str(error.value) == (
+        "system four: field time: node 1 is maintained until 55 already "
+        "(found 50); write one window for both, or a later time"
+    )
 
 
 def test_windows_of_a_system_are_read_and_written_back(tmp_path: Path) -> None:

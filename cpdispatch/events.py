@@ -313,6 +313,10 @@ class Events:
                     found[node] = draw
         return found
 
+    def within(self, workload: Workload) -> Workload:
+        """The workload as it is replayed: jobs take longer where they write checkpoints."""
+        return workload if self.checkpoints is None else self.checkpoints.within(workload)
+
     def requeues(self, workload: Workload) -> BoolArray:
         """Which jobs are queued again when a node fails under them, shape (jobs,).
 

@@ -9,8 +9,10 @@ import pytest
 
 from cpdispatch import predict, toys
 from cpdispatch.campaign import Workers, local
+from cpdispatch.events import read
 from cpdispatch.experiment import Experiment, RunPlan, RunSummary, report_of, tables, warming
 from cpdispatch.experiment import runs as making
+from cpdispatch.simulator import Watch, simulate
 from cpdispatch.system import NAMED
 from cpdispatch.workloads.generate import eurora_sample
 
@@ -164,6 +166,25 @@ def test_kernels_of_the_engine_are_compiled_before_workers_of_this_machine_begin
     plans = experiment.plans(RunPlan(dispatchers[0]))
     experiment.run(plans, workers, lambda done, tasks: None, lambda: False)
     assert what == (["kernels"] if compiled else []) + ["workers"]
+
+
+def test_a_run_that_was_made_elsewhere_is_saved_as_one_that_was_made_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = eurora_sample(20), NAMED["eurora"]
+    events = read("weibull:mtbf=30d,shape=0.7,repair=4h", checkpoints="every=1min,cost=20s")
+    make, saved, far = making.make_run, [], tmp_path / "not there"
+    for name in ("here", "there"):
+        experiment = Experiment([log], ["easy"], [0])
+        plans = experiment.plans(RunPlan("", rules={"events": events}, folder=tmp_path / name))
+        experiment.run(plans, Workers(cores=1), lambda done, tasks: None, lambda: False)
+        (file,) = (tmp_path / name).rglob("schedule.swf")
+        saved.append(file.read_bytes())
+        monkeypatch.setattr(making, "make_run", lambda *given: make(*given[:2], far))
+    assert saved[0] == saved[1]
+    again = simulate(*log, "easy", events=events, watch=Watch(folder=file.parent, resume=True))
+    again.save(tmp_path / "again")
+    assert (tmp_path / "again" / "schedule.swf").read_bytes() == saved[0]
 
 
 def test_finished_runs_are_read_here_and_nothing_is_compiled_for_them(

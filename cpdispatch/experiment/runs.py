@@ -312,8 +312,10 @@ def run(
             for key, found in outcomes:
                 (workload, _), plan = of_key[key]
                 if found.run is not None and plan.folder is not None:
-                    made = replace(found.run, workload=shaken(workload, plan.draw))
-                    finished(made, plan.folder)
+                    workload = shaken(workload, plan.draw)
+                    if (events := (plan.rules or {}).get("events")) is not None:
+                        workload = events.within(workload)
+                    finished(replace(found.run, workload=workload), plan.folder)
                 summaries[key] = replace(found, run=None)
         except CampaignError as error:
             failure = error

@@ -216,7 +216,7 @@ def simulate(
     if watch.resume and watch.folder is not None:
         found = _resumed(watch.folder, replay)
         if isinstance(found, Run):
-            return replace(found, workload=workload)
+            return replace(found, workload=begun.simulation.workload)
         replay = found
     if replay is begun:  # that of a checkpoint goes on with what its dispatcher remembers
         check_fresh(begun.dispatcher)

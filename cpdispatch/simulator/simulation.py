@@ -188,8 +188,8 @@ class Simulation:
             check_gated(workload, system)
         self.system = system
         self._checkpoints = None if events is None else events.checkpoints
-        if self._checkpoints is not None:
-            workload = self._checkpoints.within(workload)
+        if events is not None:
+            workload = events.within(workload)
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
         self.workload = workload

@@ -337,12 +337,13 @@ class Events:
         self.trace(system)
         self.drawn(system)
 
-
         if not self.given and not system.maintenance:
             option = f"--requeue {self.requeue}" if self.requeue else "--checkpoints"
             raise UsageError(
                 f"{option} needs --events or a system with maintenance: without them no node fails"
             )
+
+
 # ------------------------------------------------------------------------------- the command line
 
 

@@ -188,13 +188,13 @@ def simulate(
     )  # fmt: skip
     check_kind("settings", settings, Settings)
     check_kind("watch", watch, Watch)
-    rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
+    rules = {"trigger": trigger, "correction": correction, "kill_at_limit": bool(kill_at_limit)}
     happening = events if events is None or isinstance(events, Events) else read_events(events)
     last_s = int(workload.table.submit_s[-1])
     general = {
-        "dependencies": dependencies,
+        "dependencies": bool(dependencies),
         "starvation": starvation,
-        "idempotent": idempotent,
+        "idempotent": bool(idempotent),
         "restart_cost_s": cost_s_of(restart_cost_s),
         "events": with_maintenance(happening, system, last_s),
         "data": additional(data, settings.seed),
@@ -374,6 +374,9 @@ def without_priority(dispatcher: Dispatcher, jobs: int) -> dict[str, int]:
 
 
 class _Replay:
+    log_is_saved = False
+    """Whether the jobs beside its checkpoint are written, and are those of this replay."""
+
     """A replay under way: all that a checkpoint holds."""
 
     def __init__(
@@ -410,7 +413,8 @@ class _Replay:
             due = stop or (not over and now >= checkpoints.due)
             if watch.folder is not None and due:
                 self.save(watch.folder)
-                if not (watch.folder / LOG).exists():
+                if not self.log_is_saved:  # what another replay left there is replaced
+                    self.log_is_saved = True
                     with writing(watch.folder / LOG) as stream:
                         pickle.dump(self.simulation.workload, stream, pickle.HIGHEST_PROTOCOL)
                 saved = perf_counter()
@@ -496,7 +500,7 @@ def _restored(path: Path, fresh: _Replay) -> _Replay:
         if not isinstance(fresh.simulation, CompiledSimulation):
             raise UsageError(f"{path} belongs to a compiled replay, which meets no instances")
         fresh.simulation.go_on_from(replay.simulation)
-        fresh.seconds = replay.seconds
+        fresh.seconds, fresh.log_is_saved = replay.seconds, replay.log_is_saved
         return fresh
     replay.simulation.workload = fresh.simulation.workload
     return replay

@@ -98,7 +98,7 @@ def simulate(
     UsageError
         When the dispatcher or the predictor needs the whole log.
     """
-    rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
+    rules = {"trigger": trigger, "correction": correction, "kill_at_limit": bool(kill_at_limit)}
     made, windows = _begun(parts, dispatcher, predictor, rules, settings, stop)
     with _Folder(folder) as files:
         for done in windows.go():

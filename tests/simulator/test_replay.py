@@ -71,6 +71,27 @@ def test_a_run_that_was_stopped_and_resumed_is_the_run_that_was_not(
     assert same(whole, again)
 
 
+def test_rules_may_be_truth_values_of_numpy(tmp_path: Path) -> None:
+    log, off = mark(eurora_sample(20), 0.0), np.bool_(False)
+    run = simulate(
+        log, EURORA, "easy", kill_at_limit=off, dependencies=off, idempotent=off, compiled=off
+    )
+    run.save(tmp_path)
+    assert Run.load(tmp_path).about["kill_at_limit"] is False
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_log_beside_a_checkpoint_is_that_of_the_replay(
+    tmp_path: Path, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Replay, "_some_compiled", lambda self, simulation: simulation.go(11))
+    for jobs in (30, 20):
+        watch = Watch(folder=tmp_path, stop=stop_after(1))
+        with pytest.raises(InterruptedRunError):
+            simulate(eurora_sample(jobs), EURORA, "easy", watch=watch, compiled=compiled)
+        assert len(pickle.loads((tmp_path / LOG).read_bytes())) == jobs
+
+
 def test_what_goes_on_beside_a_replay_can_be_sent_to_another_process(tmp_path: Path) -> None:
     watch = Watch(folder=tmp_path)
     assert pickle.loads(pickle.dumps(watch)) == watch

@@ -52,6 +52,25 @@ def restarted(rows: list[Row], **how: Any) -> Run:
     return simulate(workload(rows), POOL, **how)
 
 
+def test_no_job_comes_after_itself_while_the_nodes_of_the_one_before_are_cleared() -> None:
+    # Job 1 is killed at 10, and its nodes are clear at 40, just after the submission of job 3.
+    log = workload([(0, 2, 100, 50), (5, 1, 5, 5), (40, 1, 5, 5)], {2: (1, 0)})
+    met: dict[tuple[int, int], list[tuple[list[int], int]]] = {}
+
+    def look(instance: Instance) -> None:
+        if (given := instance.dependencies) is not None:
+            told = instance.queue.id[given.position].tolist(), int(given.earliest_s[0])
+            met.setdefault((instance.now, int(instance.queue.id[0])), []).append(told)
+
+    run = simulate(
+        log, POOL, "easy", predictor=Judge(), trigger="event", dependencies=True, idempotent=True,
+        restart_cost_s=30, watch=Watch(seen=look),
+    )  # fmt: skip
+    assert run.verify() == []
+    assert met[40, 2] == [([], 41)]
+    assert run.jobs["start"].tolist() == [40, 120, 40]
+
+
 def sound(run: Run) -> bool:
     return verify.run(run.jobs, run.system, restarts=True) == []
 

@@ -345,9 +345,9 @@ class Simulation:
                 self._give_up(self._power_cap)
             if held is not None:
                 self._ask_data(held)
+            if due and self._attempts.stopped and self._course is not None:
+                self._attempts.kill_on(self._state.down, self.now)
             if due and self._state.queued:
-                if self._attempts.stopped and self._course is not None:
-                    self._attempts.kill_on(self._state.down, self.now)
                 self._asked = self._snapshot()
                 if self._precedence is not None:
                     self._asked = self._with_dependencies(self._asked, self._precedence)

@@ -19,6 +19,7 @@ from cpdispatch.events import (
     FAIL,
     MAINTAIN,
     REPAIR,
+    UNDRAIN,
     CapacityRow,
     Checkpoints,
     Event,
@@ -114,6 +115,20 @@ def test_a_job_under_test_on_a_drained_node_is_killed_when_its_test_is_over() ->
     assert goes_on.jobs["test"].tolist()[2] == "went_on"
     assert stops.jobs["test"].tolist()[2] == "killed"
     assert lost(stops)[2] == (3, 13)
+
+
+def test_nobody_is_asked_when_the_only_job_in_the_queue_is_killed() -> None:
+    """Its node is drained when its test is over, and clearing it takes time."""
+    log = restartable(workload([(0, 1, 1000, 500), (1000, 1, 50, 10)]), [1, 1])
+    queues: list[int] = []
+    watch = Watch(seen=lambda instance: queues.append(len(instance.queue)))
+    made = simulate(
+        log, FOUR, "easy:test=60,tests=first", events=happen((60, DRAIN, "0"), (70, UNDRAIN, "0")),
+        restart_cost_s=30, watch=watch,
+    )  # fmt: skip
+    assert made.verify() == []
+    assert lost(made) == [(0, 90), (-1, -1)]
+    assert min(queues) == 1
 
 
 def test_clearing_nodes_is_over_when_one_of_them_fails() -> None:

@@ -7,21 +7,13 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.files import csv_rows
 from cpdispatch.system import LIMIT, System
 
 POWER_CAP, ENERGY_PRICE = "power_cap", "energy_price"
-
-
-class Now(Protocol):
-    """What steps ask of `cpdispatch.data.Moment`."""
-
-    @property
-    def now_s(self) -> int:
-        """The time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +44,8 @@ class Steps:
         """The highest value from now on."""
         return max(self.values[max(bisect_right(self.time_s, now_s) - 1, 0) :])
 
-    def value(self, moment: Now) -> float:
-        """What instances tell."""
+    def value(self, moment: Any) -> float:
+        """What instances tell at a `cpdispatch.data.Moment`."""
         return self.at(moment.now_s)
 
     def next_s(self, now_s: int) -> int | None:

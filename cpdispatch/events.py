@@ -334,14 +334,13 @@ class Events:
         ------
         UsageError, InputError
         """
-        self.trace(system)
-        self.drawn(system)
-
         if not self.given and not system.maintenance:
             option = f"--requeue {self.requeue}" if self.requeue else "--checkpoints"
             raise UsageError(
                 f"{option} needs --events or a system with maintenance: without them no node fails"
             )
+        self.trace(system)
+        self.drawn(system)
 
 
 # ------------------------------------------------------------------------------- the command line
@@ -403,12 +402,12 @@ def read(given: str | Iterable[str], requeue: str = "", checkpoints: str | None 
 def with_maintenance(events: Events | None, system: System, last_s: int) -> Events | None:
     """Events with the windows of the system's maintenance that begin until a time.
 
+    Without those that the events have already.
+
     Parameters
     ----------
     events : Events or None
         What happens beside them.
-    Without those that the events have already.
-
     last_s : int
         The last submission: windows that begin later are left out.
 

@@ -1,7 +1,7 @@
 """Compiled kernels of the simulated cluster: its memory changed, looked at, and decisions applied.
 
 The cluster is one array of integers, the *memory*: so a kernel takes one array and not fifteen.
-`opened` says what its parts hold. A job is a column. Queued and running ones have a block, see
+`Memory` says what its parts hold. A job is a column. Queued and running ones have a block, see
 `cpdispatch.jobs.Column`, and hidden rows beside it that no snapshot holds.
 """
 

@@ -326,13 +326,11 @@ def about_run(
         "data": [one.name for one in rules["data"]] or None,
         "limit_s": settings.limit_s,
         "seed": settings.seed,
-        **{name: None if steps is None else steps.told() for name, steps in steps_of(rules)},
+        **{
+            name: None if (steps := rules.get(name)) is None else steps.told()
+            for name in (POWER_CAP, ENERGY_PRICE)
+        },
     }
-
-
-def steps_of(rules: dict[str, Any]) -> list[tuple[str, Steps | None]]:
-    """Cap on power and price of energy among the rules of a run."""
-    return [(name, rules.get(name)) for name in (POWER_CAP, ENERGY_PRICE)]
 
 
 def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:
@@ -374,10 +372,10 @@ def without_priority(dispatcher: Dispatcher, jobs: int) -> dict[str, int]:
 
 
 class _Replay:
+    """A replay under way: all that a checkpoint holds."""
+
     log_is_saved = False
     """Whether the jobs beside its checkpoint are written, and are those of this replay."""
-
-    """A replay under way: all that a checkpoint holds."""
 
     def __init__(
         self,
@@ -414,9 +412,9 @@ class _Replay:
             if watch.folder is not None and due:
                 self.save(watch.folder)
                 if not self.log_is_saved:  # what another replay left there is replaced
-                    self.log_is_saved = True
                     with writing(watch.folder / LOG) as stream:
                         pickle.dump(self.simulation.workload, stream, pickle.HIGHEST_PROTOCOL)
+                    self.log_is_saved = True
                 saved = perf_counter()
                 checkpoints.made(now, saved)
                 began += saved - now

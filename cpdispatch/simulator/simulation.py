@@ -106,8 +106,8 @@ class Simulation:
         ``instant`` or ``event``.
     correction : str
         What becomes of an expected end that has passed: ``minimal``, ``incremental`` or
-        ``requested``, see `cpdispatch.simulator.state.correct`; ``refresh``: what a predictor says
-        that is `Refreshing`, and like ``incremental`` where that has passed, too.
+        ``requested``, see `cpdispatch.compiled.correction.corrected`; ``refresh``: what a predictor
+        says that is `Refreshing`, and like ``incremental`` where that has passed, too.
     kill_at_limit : bool
         End jobs at their requested time, as real systems do.
     dependencies : bool
@@ -193,7 +193,7 @@ class Simulation:
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
         self.workload = workload
-        self.trigger, self._event_by_event = trigger, trigger == "event"
+        self._event_by_event = trigger == "event"
         self.now = 0
         self.records = Records(workload, events is not None, promises=True)
         seen = replace(system, limits=()) if system.limits else system
@@ -404,12 +404,6 @@ class Simulation:
             )
         started = 0
         closing = _NO_POSITIONS
-        if self._untested and decision.bound_s is not None and decision.bound_s.any():
-            raise DecisionError(
-                f"{dispatcher or model} bounds a start at time {self.now}: there are no "
-                "test runs where jobs write checkpoints or nodes are switched off, nor under a "
-                "power cap"
-            )
         if instance.stopped is not None:
             closing = self._attempts.decide(instance, decision, self.now)
         if _RESERVED in decision.reason.tobytes():
@@ -727,7 +721,7 @@ class Simulation:
         self._state.reservations = self._course.reservations(self.now)
         self._note_idle()
         if event is not None and event.kind in (FAIL, MAINTAIN):
-            for row in self._state.running_on(event.nodes, self.now):
+            for row in self._state.running_on(event.nodes):
                 self._node_failed(row)
             for row in self._attempts.stopped_on(event.nodes):
                 self._queue_after_failure(row, *self._attempts.cut_stopped(row), tested=True)

@@ -71,7 +71,7 @@ class State:
         Its requests speak of the system's resource types.
     system : System
     correction : str
-        See `correct`.
+        See `cpdispatch.compiled.correction.corrected`.
     starvation : Starvation or None
         The starvation bound of every snapshot.
     restart_cost_s : int
@@ -264,13 +264,11 @@ class State:
         """End the running job of this workload row."""
         end(self.memory, row)
 
-    def running_on(self, nodes: Sequence[int], now: int) -> list[int]:
-        """The rows of the jobs that run on these nodes and do not end by themselves ``now``."""
+    def running_on(self, nodes: Sequence[int]) -> list[int]:
+        """The rows of the jobs that run on these nodes."""
         owner = np.repeat(np.arange(self.running), np.diff(self.offset[: self.running + 1]))
         there = np.isin(self.entries[0, : len(owner)], nodes)
-        found = np.unique(owner[there])
-        found = found[self.run_hidden[REAL_END, found] > now]
-        rows: list[int] = self.run_hidden[ROW, found].tolist()
+        rows: list[int] = self.run_hidden[ROW, np.unique(owner[there])].tolist()
         return rows
 
     def misfits(self, nodes: Sequence[int], capacity: IntArray) -> list[int]:
@@ -308,7 +306,7 @@ class State:
         """Ask anew about the running jobs that outlived their expected ends.
 
         ``ask`` says how long the job of a row will run, from how long it has run, both in seconds;
-        an end that would not be later than ``now`` is left to `correct`.
+        an end that would not be later than ``now`` is left to the correction.
         """
         if self.marks.item(NEXT_END) > now:
             return

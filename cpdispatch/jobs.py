@@ -289,6 +289,9 @@ def on_pool(jobs: JobTable, total: IntArray) -> IntArray:
     """
     asked = jobs.units[:, None] * jobs.request
     share = -(-asked * total[0] // np.maximum(total, 1))
+    # Memory in bytes is too much for products in 64 bits.
+    large = total > 2**62 // max(total[0], 1)
+    share[:, large] = np.ceil(asked[:, large] / total[large] * total[0])
     found: IntArray = np.clip(share.max(axis=1, initial=0), 1, total[0])
     return found
 

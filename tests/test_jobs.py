@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpdispatch.arrays import compact, is_compact
-from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.jobs import Column, JobTable, Workload, on_pool
 from cpdispatch.simulator import simulate
 from cpdispatch.simulator.replay import fingerprint
 from cpdispatch.system import System
@@ -92,3 +92,13 @@ def test_columns_apart_are_replayed_as_a_block_is() -> None:
             for jobs in (JOBS, apart(JOBS))
         )
         assert one.job_table.equals(other.job_table)
+
+
+def test_processors_on_a_pool_are_the_same_in_whichever_unit_memory_is_counted() -> None:
+    nodes, cores = 1000, 64
+    for bytes_a_node in (256, 256 << 20, 256 << 30):
+        total = nodes * np.array([cores, bytes_a_node])
+        wide = workload([(0, units, 5, 5) for units in (1, 500, 700, 1000)]).table.columns
+        request = np.broadcast_to(np.array([[0], [bytes_a_node]]), (2, 4))
+        jobs = JobTable([*wide[: Column.REQUEST], *request])
+        assert on_pool(jobs, total).tolist() == [cores * units for units in (1, 500, 700, 1000)]

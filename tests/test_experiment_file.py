@@ -239,6 +239,7 @@ def test_names_are_checked_before_anything_runs(
 def test_nothing_is_removed_before_all_is_checked(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("sklearn")
     path.write_text(FORM.replace('"", "last2"', '"class"').replace("draws = 2", ""))
     assert ran(path) == 0
     before = folders(path)

@@ -196,7 +196,6 @@ def check_pictures(folder: Path, runs: int = 1) -> None:
     from cpdispatch.analyze.look import FORMATS
     from cpdispatch.report import pictures
 
-    pictures.check(runs)
     if folder.suffix.lower() in FORMATS and folder.suffix not in FORMATS:
         raise UsageError(f"--plot {folder}: write {folder.suffix.lower()} in lower case")
     if folder.suffix.lower() in _OTHER_PICTURES and not folder.is_dir():
@@ -209,6 +208,7 @@ def check_pictures(folder: Path, runs: int = 1) -> None:
             f"--plot {folder}: this is a file; name a folder, or a name that ends in "
             f"{', '.join(FORMATS)}"
         )
+    pictures.check(runs)
 
 
 @dataclass(frozen=True, slots=True)

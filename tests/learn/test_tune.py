@@ -163,6 +163,7 @@ def test_results_are_saved(tmp_path: Path) -> None:
 
 
 def test_the_baseline_may_be_best_without_being_among_the_orders(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     # Longest first is worse than submission order.
     for thresholds_s in ((10_000,), (NO_THRESHOLD,)):
         found = tune(bursts(4), ONE, Tuning(("lpf",), thresholds_s, weeks=2), HERE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +56,8 @@ def by_windows(
     folders = [out / safe(name) if len(names) > 1 else out for name in names]
     settings = Settings(seconds(rules.limit, "--limit"), rules.seed)
     given = {key: getattr(rules, key) for key in ("trigger", "correction", "kill_at_limit")}
+    begin = list(islice(_parts(traces[0], log, window, lambda share: None), 1))
     for name in names:
-        begin = _parts(traces[0], log, window, lambda share: None)
         windows.check(begin, name, rules.predict, given, settings)
     output.check_depth(folders)
     claim(folders, resume=False, overwrite=output.overwrite, resumable=False)

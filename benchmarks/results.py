@@ -118,11 +118,19 @@ def appending(path: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
+def half_interval(values: FloatArray) -> float:
+    """Half the width of the 95 % interval of their mean, by Student's t; 0 of one value."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return 0.0
+    return float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
+
+
 def geometric(ratios: FloatArray) -> list[str]:
     """The geometric mean, and its 95 % interval."""
     logs = np.log(ratios)
-    half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5 if len(logs) > 1 else 0.0
-    mean = logs.mean()
+    mean, half = logs.mean(), half_interval(logs)
     return [f"{np.exp(value):.3f}" for value in (mean, mean - half, mean + half)]
 
 

@@ -41,7 +41,7 @@ import numpy as np
 import script
 import untuned
 from numpy.typing import NDArray
-from results import DATA, Results, keep, merged, rows_of
+from results import DATA, Results, half_interval, keep, merged, rows_of
 
 from cpdispatch.analyze import metrics
 from cpdispatch.campaign import CampaignError
@@ -340,15 +340,12 @@ def mean(values: Sequence[float]) -> str:
 
 
 def interval(values: NDArray[np.float64], form: str, *, geometric: bool = False) -> list[str]:
-    """A mean and its 95 % interval, by Student's t; no interval of one value."""
-    from scipy.stats import t
-
+    """A mean and its 95 % interval; no interval of one value."""
     spread = np.log(values) if geometric else values
-    centre, several = spread.mean(), len(values) > 1
-    half = t.ppf(0.975, len(values) - 1) * spread.std(ddof=1) / len(values) ** 0.5 if several else 0
+    centre, half = spread.mean(), half_interval(spread)
     found = np.array([centre, centre - half, centre + half])
     texts = [f"{value:{form}}" for value in (np.exp(found) if geometric else found)]
-    return texts if several else [texts[0], "", ""]
+    return texts if len(values) > 1 else [texts[0], "", ""]
 
 
 def place(row: Sequence[str]) -> tuple[int, int, float, Sequence[str]]:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.scripts import script
 
+pytest.importorskip("scipy", reason="its intervals need scipy, which the extra learn brings")
 untuned = script("benchmarks/untuned.py")
 BEST, EASY, REAL, REQUESTED, RULES = (
     getattr(untuned, name) for name in ("BEST", "EASY", "REAL", "REQUESTED", "RULES")

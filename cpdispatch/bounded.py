@@ -205,8 +205,9 @@ class EasyShadow:
     def _submit(self, instance: Instance, positions: list[int], begins: bool) -> None:
         """Let the jobs at these positions of the queue wait under EASY, if they can start.
 
-        They wait from now on: what kept them back before is no wait for nodes. Those that waited
-        when the simulation ``begins`` have waited since their submissions.
+        They wait since they came into the queue: what kept them back before is no wait for nodes.
+        Where nobody knows when that was, see `cpdispatch.instance.Instance.came_s`, those that
+        waited when the simulation ``begins`` came at their submissions, others now.
         """
         assert self._system is not None
         new = np.array(positions, dtype=np.int64)
@@ -216,8 +217,13 @@ class EasyShadow:
             return
         jobs = instance.queue.take(new)
         fits = system_fits(self._system, jobs) | system_fits(instance.system, jobs)
-        jobs = jobs.take(fits.nonzero()[0])
-        self._enter(jobs, jobs.submit_s if begins else np.full(len(jobs), instance.now))
+        fitting = fits.nonzero()[0]
+        jobs = jobs.take(fitting)
+        if instance.came_s is not None:
+            since_s = instance.came_s[new[fitting]]
+        else:
+            since_s = jobs.submit_s if begins else np.full(len(jobs), instance.now)
+        self._enter(jobs, since_s)
 
     def _find_running(self, instance: Instance, runs: dict[int, int]) -> None:
         """Add jobs that already ran when they were first seen, with their remaining durations."""

@@ -196,6 +196,9 @@ USER = on_nodes(
 BEGIN = on_nodes(
     two_nodes(), submit=[10, 20, 90_000], runtime=10, units=1, begin=[86_400, -1, -1]
 )  # fmt: skip
+LATE_BEGIN = on_nodes(
+    two_nodes(), submit=[10, 90_000], runtime=10, units=1, begin=[86_400, -1]
+)  # fmt: skip
 LESS = on_nodes(two_nodes(), submit=[10, 20, 90_000], runtime=10, units=1, core=[4, 1, 1])
 FEWER_CORES = Events(
     ("case.csv",),
@@ -212,9 +215,10 @@ FEWER_CORES = Events(
         (USER, {}, [10, 40_010, 80_010, 90_000]),
         (USER, {"compiled": False}, [10, 40_010, 80_010, 90_000]),
         (BEGIN, {}, [86_400, 20, 90_000]),
+        (LATE_BEGIN, {}, [86_400, 90_000]),
         (LESS, {"events": FEWER_CORES}, [86_400, 20, 90_000]),
     ],
-    ids=["limit", "limit, general loop", "begin time", "capacity"],
+    ids=["limit", "limit, general loop", "begin time", "begin time of the first job", "capacity"],
 )
 def test_waits_that_are_not_for_nodes_are_no_waits_under_easy(
     case: tuple[Workload, System], how: dict[str, Any], start_s: list[int]
@@ -223,6 +227,26 @@ def test_waits_that_are_not_for_nodes_are_no_waits_under_easy(
     assert run.verify() == []
     assert run.jobs["start"].tolist() == start_s
     assert max(easy_waits(run)) == 0
+
+
+@pytest.mark.parametrize("how", [{}, {"compiled": False}, {"trigger": "event"}])
+def test_what_waits_for_nodes_waits_since_its_submission_whenever_it_is_seen(
+    how: dict[str, Any],
+) -> None:
+    """Under the trigger `event` no decision comes when a job is submitted that does not fit."""
+    case = on_nodes(two_nodes(), submit=[0, 1, 2], runtime=[1_000, 1_000, 10], units=8)
+    assert easy_waits(simulate(*case, "easy:wait=0.8", **how))[-2:] == [999, 1_998]
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_a_think_time_is_no_wait_under_easy(trigger: str) -> None:
+    case = on_nodes(
+        two_nodes(), submit=[0, 1, 2], runtime=[100, 1_000, 10], units=8,
+        preceding=[-1, 1, -1], think=[-1, 50, -1],
+    )  # fmt: skip
+    run = simulate(*case, "easy:wait=0.8", dependencies=True, trigger=trigger)
+    assert run.jobs["start"].tolist() == [0, 150, 100]
+    assert max(easy_waits(run)) == 98
 
 
 def test_what_waited_before_it_came_has_waited_since_its_submission() -> None:

@@ -316,6 +316,9 @@ class Instance(_Flat):
         How long the nodes of a job that is killed stay busy. Its next start is later.
     data : mapping of str to object
         The value of each of the additional data by name, see `cpdispatch.data.AdditionalData`.
+    came_s : int64 array, shape (queued,), or None
+        When the jobs came into the queue that no earlier instance had there. None where nobody
+        knows: the jobs of a first instance at their submissions, others just now.
 
     Raises
     ------
@@ -337,6 +340,7 @@ class Instance(_Flat):
     stopped: Stopped | None = None
     restart_cost_s: int = 0
     data: Mapping[str, object] = field(default_factory=dict)
+    came_s: IntArray | None = None
 
     def __post_init__(self) -> None:
         check = Check("instance")
@@ -468,7 +472,7 @@ _MADE = {
 }  # fmt: skip
 of_flat = unfinished(
     Instance, "flat", "labels", "now", "system", "down", "reservations", "power", "dependencies",
-    "starvation", "stopped", "restart_cost_s", "data",
+    "starvation", "stopped", "restart_cost_s", "data", "came_s",
     made=_MADE,
 )  # fmt: skip
 """Makes an instance of a flat one, that nobody writes into any more, and of what that lacks."""

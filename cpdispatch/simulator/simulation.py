@@ -302,6 +302,8 @@ class Simulation:
             self._switching = Switching(self.system, switch_off_s, first_s)
         self._can_happen = any((self._course, self._switching, self._data))
         """Whether anything happens beside submissions and what is in the agenda."""
+        self._came_s: dict[int, int] = {}
+        """When jobs came into the queue since the last dispatch, by row."""
         self._by_kernel = (
             self._given_s is not None
             and not self._event_by_event
@@ -351,6 +353,7 @@ class Simulation:
                 self._asked = self._snapshot()
                 if self._precedence is not None:
                     self._asked = self._with_dependencies(self._asked, self._precedence)
+                self._came_s.clear()
                 self._asked_at = perf_counter()
                 return self._asked
         return None
@@ -623,6 +626,7 @@ class Simulation:
             self._agenda.add(int(begin_s[row]), row, BEGIN)
         elif self._gates is None:
             self._state.submit(row, self._as_seen(row, column), expected_s, upper_s)
+            self._came_s[row] = self.now
         else:
             self._expected[row] = expected_s, upper_s
             self._gates.submit(row)
@@ -632,6 +636,7 @@ class Simulation:
         passed = [] if self._gates is None else self._gates.passing()
         for row in passed:
             self._state.submit(row, self._seen_of(row), *self._expected.pop(row))
+            self._came_s[row] = self.now
         return bool(passed)
 
     def _seen_of(self, row: int) -> IntArray:
@@ -790,7 +795,7 @@ class Simulation:
             off = self._switching.reservations(self.now, capacity, down, known)
             self._state.reservations = (*known, *off)
         data = dict(self._values) if self._data else None
-        instance = self._state.snapshot(self.now, self._attempts.stopped, data)
+        instance = self._state.snapshot(self.now, self._attempts.stopped, data, self._came_s)
         self._state.reservations = known
         return instance if self._power_cap is None else self._with_power(instance, self._power_cap)
 
@@ -837,6 +842,8 @@ class Simulation:
         for later in precedence.after(row).tolist():
             think_s = 0 if rejected else int(precedence.think_s[later])
             at = self.now + think_s
+            if later in self._came_s:
+                self._came_s[later] = at
             # An end is followed by a dispatch anyway, and so is the submission of a later job.
             if (think_s or rejected) and self.workload.table.submit_s[later] <= at:
                 self._agenda.wake(at)

@@ -335,8 +335,12 @@ class State:
         now: int,
         stopped: Mapping[int, Held] | None = None,
         data: Mapping[str, object] | None = None,
+        came_s: Mapping[int, int] | None = None,
     ) -> Instance:
-        """An immutable copy for a dispatcher; ``stopped`` is what queued jobs held, by row."""
+        """An immutable copy for a dispatcher; ``stopped`` is what queued jobs held, by row.
+
+        ``came_s`` says, by row, when jobs came into the queue; others did now, or long ago.
+        """
         flat = look(self.memory, now, self.correction)
         if len(self.down) or self.reservations:
             free = flat[HEAD : HEAD + self.free.size].reshape(self.free.shape)
@@ -344,21 +348,28 @@ class State:
             for reservation in self.reservations:
                 if reservation.start_s <= now:
                     free[list(reservation.nodes)] = 0
-        return self.seen(flat, stopped, data)
+        return self.seen(flat, stopped, data, came_s)
 
     def seen(
         self,
         flat: IntArray,
         stopped: Mapping[int, Held] | None = None,
         data: Mapping[str, object] | None = None,
+        came_s: Mapping[int, int] | None = None,
     ) -> Instance:
         """The instance of what a kernel has copied."""
         self.ran = flat.item(RUNNING_SEEN)
+        came = None if came_s is None else self._came(flat.item(NOW), came_s)
         return of_flat(
             flat, self.labels, flat.item(NOW), self.system, self.down, self.reservations, None,
             None, self.starvation, self._stopped(stopped) if stopped else None,
-            self.restart_cost_s, data or {},
+            self.restart_cost_s, data or {}, came,
         )  # fmt: skip
+
+    def _came(self, now: int, came_s: Mapping[int, int]) -> IntArray:
+        """When each queued job came into the queue, where that is known by row; else now."""
+        rows = self.queue_hidden[ROW, : self.queued].tolist()
+        return sealed(np.array([came_s.get(row, now) for row in rows], dtype=np.int64))
 
     def _stopped(self, held: Mapping[int, Held]) -> Stopped:
         rows = self.queue_hidden[ROW, : self.queued]

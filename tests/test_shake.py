@@ -236,7 +236,7 @@ def test_one_draw_alone_is_of_the_log_of_a_later_run_with_all_draws(
 def test_few_draws_of_a_short_log_claim_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "simulate", *JOBS, *THREE, "--shake", 3, "--cores", 1)
     joined = " ".join(text.split())
-    assert "3 draws cannot tell a difference from noise: that takes 6 weeks, or draws" in joined
+    assert "3 draws cannot tell a difference from noise: that takes 6 draws." in joined
     assert "lower." not in joined
     assert "higher." not in joined
 

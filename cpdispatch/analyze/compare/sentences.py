@@ -55,14 +55,14 @@ def _told(run: Row) -> str:
 def advice(rows: Sequence[Row]) -> list[str]:
     """What it takes to tell differences from noise where these runs are too few, a line each."""
     few = {
-        over.counted: None
+        over.counted: over.over
         for run in rows
         if (over := run["difference"]) is not None and over.says == TOO_FEW
     }
+    needed = {"weeks": "weeks, or draws (simulate --shake 10)", "draws": "draws"}
     return [
-        f"{counted} cannot tell a difference from noise: that takes {PAIRS_MIN} weeks, or draws "
-        "(simulate --shake 10)."
-        for counted in few
+        f"{counted} cannot tell a difference from noise: that takes {PAIRS_MIN} {needed[over]}."
+        for counted, over in few.items()
     ]
 
 

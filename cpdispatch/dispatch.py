@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -250,23 +251,18 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     return Reject()
 
 
-def _engine(settings: Settings, given: dict[str, Any], model: str) -> Dispatcher:
+def _engine(settings: Settings, given: dict[str, Any], model: str = "") -> Dispatcher:
+    """An engine around a model; around one that it chooses itself where none is named."""
     from cpdispatch.models.engine import Engine
+    from cpdispatch.models.hyper import make_hyper
 
     limit_s = given.pop("limit", settings.limit_s)
     wait = given.pop("wait", settings.wait(WAIT_PLANNED))
-    given = _beside_plan(given)
-    return _bounded(Engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
-
-
-def _beside_plan(given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of an engine: its tests come after all starts in any case."""
-    rest = {key: value for key, value in given.items() if key not in ("test", "tests")}
-    return {**rest, "test_s": given["test"]} if "test" in given else rest
-
-
-def _hcp(settings: Settings, given: dict[str, Any]) -> Dispatcher:
-    return _engine(settings, given, "hcp")
+    given.pop("tests", None)  # they come after all starts in any case
+    if "test" in given:
+        given["test_s"] = given.pop("test")
+    make: Callable[..., Any] = partial(Engine, model) if model else make_hyper
+    return _bounded(make(limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
 def _pcp(settings: Settings, given: dict[str, Any]) -> Dispatcher:
@@ -281,15 +277,6 @@ def _thesis(variant: str) -> Make:
         return Thesis(VARIANTS[variant], limit_s=limit_s, seed=settings.seed, **given)
 
     return make
-
-
-def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
-    from cpdispatch.models.hyper import make_hyper
-
-    limit_s = given.pop("limit", settings.limit_s)
-    wait = given.pop("wait", settings.wait(WAIT_PLANNED))
-    given = _beside_plan(given)
-    return _bounded(make_hyper(limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
 _ORDERS = {
@@ -345,7 +332,7 @@ REGISTRY: Mapping[str, Entry] = {
     "reject": Entry("refuses every job; for measuring the simulator", {}, _reject),
     "hcp": Entry(
         "plans the queue by list schedules, local search, and CP-SAT on the pooled capacity",
-        _ENGINE, _hcp,
+        _ENGINE, partial(_engine, model="hcp"),
     ),
     "pcp": Entry(
         "as hcp, and CP-SAT also on the nodes; model=copies (default), counts or boxes",
@@ -353,7 +340,7 @@ REGISTRY: Mapping[str, Entry] = {
     ),
     "hyper": Entry(
         "an experiment, no better than hcp: chooses hcp or pcp for each instance, and learns",
-        {**_HYPER, "record": readers.text}, _hyper,
+        {**_HYPER, "record": readers.text}, _engine,
     ),
     **{name: Entry(summary, _CP, _thesis(name)) for name, summary in _THESIS.items()},
 }  # fmt: skip

@@ -566,7 +566,8 @@ def _of_format(
     format: str | tuple[str, ...] | None,
 ) -> InputError | None:
     """The error for JSON that says that it is of another format; None when it does not."""
-    found = None if format is None else _found(content, ".format")
+    read = None if format is None else _plain(content)
+    found = read.get("format") if isinstance(read, dict) else None
     known = (format,) if isinstance(format, str) else format or ()
     if not isinstance(found, str) or found in known:
         return None
@@ -618,17 +619,6 @@ def _repetitions(value: Any, path: str = "") -> Iterator[str]:
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from _repetitions(inner, f"{path}[{index}]")
-
-
-def _found(content: bytes | str, path: str) -> object:
-    """The value at a path such as ``.jobs[0].start``; None when it is a whole structure."""
-    try:
-        value: Any = msgspec.json.decode(content)
-        for key, index in re.findall(r"\.([^.\[]+)|\[([^]]+)]", path):
-            value = value[int(index)] if index else value[key]
-    except (LookupError, TypeError, ValueError, msgspec.DecodeError, RecursionError):
-        return None
-    return None if isinstance(value, dict | list) else value
 
 
 def json_lines(data: dict[str, Any]) -> bytes:

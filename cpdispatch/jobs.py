@@ -557,16 +557,13 @@ class Workload:
         return {name: column for name, column in found.items() if column is not None}
 
     def asked(self, what: str) -> tuple[IntArray, tuple[str, ...]]:
-        """A field of `Access`: for each job the number of its text, shape (jobs,); the texts."""
-        texts = [getattr(access, what) for access in self.access]
-        names = tuple(sorted(set(texts)))
-        return self._of(self.access_of, [names.index(text) for text in texts]), names
-
-    def term(self, what: str) -> tuple[IntArray, tuple[str, ...]]:
-        """A field of `Terms` that holds texts: the same as `asked`."""
-        texts = [getattr(terms, what) for terms in self.terms]
+        """A text of `Access` or `Terms`: for each job its number, shape (jobs,); the texts."""
+        terms = what in TERMS
+        every: Sequence[Any] = self.terms if terms else self.access
+        texts = [getattr(each, what) for each in every]
         number = {text: k for k, text in enumerate(sorted(set(texts)))}
-        return self._of(self.terms_of, [number[text] for text in texts]), tuple(number)
+        of = self.terms_of if terms else self.access_of
+        return self._of(of, [number[text] for text in texts]), tuple(number)
 
     def array_limit(self) -> IntArray:
         """How many tasks of each job's array run at once at most, 0 for any; shape (jobs,)."""

@@ -90,13 +90,9 @@ class Outages:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lacking:
-    """What nodes lacked of their capacity; arrays of shape (spans,)."""
+class Lacking(Outages):
+    """What nodes lacked of their capacity, and when."""
 
-    node: IntArray
-    begin_s: IntArray
-    end_s: IntArray
-    """`FOREVER` is the end of what did not come back."""
     amount: IntArray
     """Shape (spans, resources)."""
 

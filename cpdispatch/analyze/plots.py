@@ -12,6 +12,7 @@ import numpy as np
 from cpdispatch.analyze.look import COLOURS, FORMATS, INK, jobs_of, literal, save
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import UsageError
+from cpdispatch.extra import needed
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -49,12 +50,7 @@ def check(path: str | os.PathLike[str]) -> None:
     """
     if Path(path).suffix not in FORMATS:
         raise UsageError(f"{path}: unknown extension; pictures are {', '.join(FORMATS)}")
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise UsageError(
-            "a plot needs matplotlib, which is not installed: pip install 'cpdispatch[plot]'"
-        ) from None
+    needed("matplotlib.figure", "plot")
 
 
 def workloads(path: str | os.PathLike[str], plotted: list[PlottedWorkload]) -> None:

@@ -459,16 +459,11 @@ class WorkOptions:
         workers = Workers(self.cores, self.cluster)
         folder = None if self.out is None else self.out / "tasks"
         try:
-            with stoppable(self._kept) as stop, progress_bars() as show:
+            with stoppable(kept_in(self.out)) as stop, progress_bars() as show:
                 yield Place(workers, folder, show, stop)
         except CampaignError as error:
-            error.args = (f"{error}; {self._kept}",)
+            error.args = (f"{error}; {kept_in(self.out)}",)
             raise
-
-    @property
-    def _kept(self) -> str:
-        """What is to be said of the results when the command is interrupted."""
-        return kept_in(self.out)
 
     def save_and_print(
         self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool, verdict: str = ""

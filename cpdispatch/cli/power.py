@@ -96,12 +96,7 @@ def classify(
 def _write(path: Path, rows: list[dict[str, object]]) -> None:
     import pandas as pd
 
-    from cpdispatch.files import replacing
+    from cpdispatch.workloads.imported import write_frame
 
     names = ["job", "kind", "minutes", "mean_w", "spread_w", "level_spread_w", "period_min"]
-    frame = pd.DataFrame(rows, columns=names)
-    with replacing(path) as temporary:
-        if path.suffix == ".csv":
-            frame.to_csv(temporary, index=False)
-        else:
-            frame.to_parquet(temporary, index=False)
+    write_frame(pd.DataFrame(rows, columns=names), path)

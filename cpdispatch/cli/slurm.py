@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ from cpdispatch.durations import seconds, whole_seconds
 from cpdispatch.errors import CpdispatchError, UsageError
 
 if TYPE_CHECKING:
-    from cpdispatch.adapters.slurm.drive import Cycle, Driver
+    from cpdispatch.adapters.slurm.drive import Driver
     from cpdispatch.adapters.slurm.durations import Durations
     from cpdispatch.adapters.slurm.gain import Gain
     from cpdispatch.adapters.slurm.metrics import Metrics
@@ -146,17 +146,15 @@ class CycleOptions:
         """What predicts durations, if it was asked for; it keeps what it has seen in a folder."""
         from cpdispatch.adapters.slurm import accounting, durations
 
+        if self.zone is not None and not self.history:
+            raise UsageError(
+                f"--zone {self.zone} is that of --history: name files, or leave it out"
+            )
         if self.predict:
-            if self.zone is not None and not self.history:
-                raise UsageError(f"--zone {self.zone} is that of --history: name files, too")
             records = accounting.history(self.history or (), self.zone or "UTC").records
             return durations.Durations(self.predict, seed, folder, records)
         if self.history:
             raise UsageError("--history needs --predict: name a predictor")
-        if self.zone is not None:
-            raise UsageError(
-                f"--zone {self.zone} is that of --history: name files, or leave it out"
-            )
         return None
 
     def gain(self, options: SlurmOptions, folder: Path, durations: Durations | None) -> Gain:
@@ -349,12 +347,12 @@ def _cycle(
     try:
         done = driver.cycle(stop)
     except CpdispatchError as error:
-        write(({} if driver.done is None else _cycle_row(driver.done)) | {"failed": str(error)})
+        write(({} if driver.done is None else asdict(driver.done)) | {"failed": str(error)})
         if counted is not None:
             counted.cycle(driver.done, time.monotonic() - begin, failed=True)
         raise
     took_s = time.monotonic() - begin
-    row = _cycle_row(done) | _durations_row(durations)
+    row = asdict(done) | _durations_row(durations)
     write(row)
     if counted is not None:
         counted.cycle(done, took_s)
@@ -644,12 +642,6 @@ def _complain(text: str) -> None:
     import sys
 
     print(f"cpdispatch: {text}", file=sys.stderr, flush=True)
-
-
-def _cycle_row(done: Cycle) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(done)
 
 
 def _tell(row: dict[str, Any], dry: bool) -> None:

@@ -122,14 +122,6 @@ def fits_now(instance: Instance) -> NDArray[np.bool_]:
     return answer if instance.dependencies is None else answer & instance.eligible()
 
 
-def fits_empty(instance: Instance) -> NDArray[np.bool_]:
-    """For each queued job, whether it fits the whole empty system; shape (jobs,).
-
-    Down nodes count as in service: they come back.
-    """
-    return system_fits(instance.system, instance.queue, instance.power)
-
-
 def system_fits(system: System, jobs: JobTable, power: Power | None = None) -> NDArray[np.bool_]:
     """For each job, whether it fits the whole empty system; shape (jobs,)."""
     return fit_capacity(system.capacity, jobs.block, power)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
-from cpdispatch.heuristics.allocate import fits_empty, start_in_order
+from cpdispatch.heuristics.allocate import start_in_order, system_fits
 from cpdispatch.heuristics.eligible import cleared_first, eligible_only
 from cpdispatch.instance import Instance
 
@@ -74,7 +74,7 @@ def reasons(instance: Instance, order: IntArray, start: IntArray) -> np.typing.N
     reason = np.full(len(order), Reason.WAITS, dtype=np.int8)
     starts = start == instance.now
     if not starts.all():
-        reason[~fits_empty(instance)] = Reason.NEVER_FITS
+        reason[~system_fits(instance.system, instance.queue, instance.power)] = Reason.NEVER_FITS
     ahead = np.cumsum((reason[order] == Reason.WAITS) & ~starts[order]) > 0
     now = order[starts[order]]
     reason[now] = np.where(ahead[starts[order]], Reason.BACKFILLED, Reason.STARTED)

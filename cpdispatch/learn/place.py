@@ -13,15 +13,6 @@ from cpdispatch.simulator.replay import fingerprint
 from cpdispatch.system import System, system_as_dict
 
 
-def _silent(name: str) -> Callable[[float], None]:
-    """Nobody wants to know how far it is."""
-    return lambda share: None
-
-
-def _never() -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where tasks are done.
@@ -40,8 +31,8 @@ class Place:
 
     workers: Workers = ALL_CORES
     folder: Path | None = None
-    show: Callable[[str], Callable[[float], None]] = _silent
-    stop: Callable[[], bool] = _never
+    show: Callable[[str], Callable[[float], None]] = lambda name: lambda share: None
+    stop: Callable[[], bool] = lambda: False
 
     def each(
         self,

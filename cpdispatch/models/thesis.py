@@ -25,11 +25,11 @@ from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.garbage import no_collection
 from cpdispatch.heuristics.allocate import (
-    fits_empty,
     fits_now,
     holds,
     power_unit,
     start_in_order,
+    system_fits,
 )
 from cpdispatch.heuristics.eligible import cleared_first
 from cpdispatch.heuristics.priority_rule import highest_first, reasons, waiting_priority
@@ -163,7 +163,8 @@ def select(instance: Instance, variant: Variant, m: int | None) -> IntArray:
         possible = fits_now(instance)
     elif variant.on_pool:
         within = pooled.demand(instance, queue) <= pooled.capacity(instance)
-        possible = within.all(axis=1) & fits_empty(instance) & instance.eligible()
+        fits = system_fits(instance.system, queue, instance.power)
+        possible = within.all(axis=1) & fits & instance.eligible()
     else:
         possible = could_run(instance) & instance.eligible()
     if variant.objective == "slowdown":

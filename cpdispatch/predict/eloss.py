@@ -11,15 +11,14 @@ import numpy as np
 from cpdispatch.arrays import FloatArray
 from cpdispatch.compile import allocating
 from cpdispatch.jobs import Job
+from cpdispatch.predict.forest import OPEN, processors_of
 from cpdispatch.predict.last import USERS
 from cpdispatch.predict.recent import Recent
+from cpdispatch.workloads.clock import DAY_S, WEEK_S
 
 FEATURES = 18
 TERMS = 1 + FEATURES + FEATURES * (FEATURES + 1) // 2
 RATE, PENALTY = 5000.0, 4e9
-OPEN = 16_000
-"""Jobs that have not ended, and users of such, that are remembered."""
-_DAY_S, _WEEK_S = 86_400, 604_800
 WEIGHT, SCALE, SQUARES = range(3)
 SEEN, JOBS = range(2)
 
@@ -140,7 +139,7 @@ class ELoss:
     def start(self, job: Job, now: int) -> None:
         """Keep the job as one of the user's running ones."""
         running = self._running.get(job.user) or Recent(OPEN)
-        running.set(job.id, (_processors(job), now))
+        running.set(job.id, (processors_of(job), now))
         self._running.set(job.user, running)
 
     def restart(self, job: Job, now: int) -> None:
@@ -154,7 +153,7 @@ class ELoss:
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """Take a step, and keep the runtime as the user's last."""
-        processors = _processors(job)
+        processors = processors_of(job)
         features = self._asked.pop(job.id)
         if features is not None:
             weight = 1 + log(max(1, processors * runtime_s))
@@ -179,12 +178,12 @@ class ELoss:
 
     def _features(self, job: Job, now: int) -> FloatArray:
         history = self._users.get(job.user) or NOTHING
-        processors, most = _processors(job), job.requested_s
+        processors, most = processors_of(job), job.requested_s
         last = [min(most, runtime_s) for runtime_s in history.last] or [most]
         running = self._running.get(job.user)
         jobs = () if running is None else running.values()
         elapsed_s = [now - start_s for _, start_s in jobs]
-        day, week = 2 * pi * job.submit_s / _DAY_S, 2 * pi * job.submit_s / _WEEK_S
+        day, week = 2 * pi * job.submit_s / DAY_S, 2 * pi * job.submit_s / WEEK_S
         features = [
             *[*last, most, most][:3],
             most,
@@ -204,7 +203,3 @@ class ELoss:
             processors,
         ]
         return np.array(features, dtype=np.float64)
-
-
-def _processors(job: Job) -> int:
-    return job.units * max(1, job.request[0])

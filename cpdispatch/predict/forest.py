@@ -309,7 +309,7 @@ def _keys(job: Job) -> tuple[Key, ...]:
         job.user,
         job.executable,
         job.requested_s,
-        _processors(job),
+        processors_of(job),
     )
     return (
         (0, user),
@@ -324,7 +324,7 @@ def _features(job: Job, now: int, histories: tuple[History, ...]) -> Features:
     user, same = histories[0], histories[2]
     features = [
         log(max(1, job.requested_s)),
-        log(_processors(job)),
+        log(processors_of(job)),
         job.submit_s // 3600 % 24,
         job.submit_s // _DAY_S % 7,
         job.user,
@@ -353,5 +353,6 @@ def _since(then: int | None, now: int) -> float:
     return _LONG_AGO if then is None else log(max(1, now - then))
 
 
-def _processors(job: Job) -> int:
+def processors_of(job: Job) -> int:
+    """Units times the processors of each, 1 at least."""
     return job.units * max(1, job.request[0])

@@ -89,7 +89,7 @@ class Gates:
 
     def _add_licences(self, workload: Workload, system: System) -> None:
         """A gate for each licence that a job asks for."""
-        texts, asked = workload.term("licences")
+        texts, asked = workload.asked("licences")
         of_text = []
         for k, text in enumerate(asked):
             try:
@@ -110,7 +110,7 @@ class Gates:
         most = workload.array_limit()
         if not most.any():
             return
-        array, names = workload.term("array")
+        array, names = workload.asked("array")
         limited, unnamed = most > 0, np.array([not name for name in names])[array]
         for job in workload.table.id[limited & unnamed][:1].tolist():
             raise InputError(

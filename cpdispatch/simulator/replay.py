@@ -701,7 +701,7 @@ def _terms(workload: Workload) -> Iterator[bytes]:
         yield repr((name, labels)).encode()
     columns = {"array_limit": workload.array_limit()}
     for name in TERMS:
-        columns[name], texts = workload.term(name)
+        columns[name], texts = workload.asked(name)
         if any(texts):
             yield repr((name, texts)).encode()
     if workload.begin_s is not None:

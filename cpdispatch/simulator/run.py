@@ -851,6 +851,16 @@ class Recorded(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Jobs that have all ended, and the dispatches among them: what tables are made of."""
+
+    workload: Workload
+    system: System
+    records: Records
+    dependencies: bool = False
+
+
 def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -> Run:
     """The run that a simulation has recorded."""
     return Run(
@@ -980,7 +990,7 @@ def job_table(simulation: Recorded) -> pa.Table:
         columns["begin"] = arrow.numbers(workload.begin_s)
     for name in TERMS:
         if any(getattr(terms, name) for terms in workload.terms):
-            columns[name] = arrow.texts(*workload.term(name))
+            columns[name] = arrow.texts(*workload.asked(name))
     if (limit := workload.array_limit()).any():
         columns["array_limit"] = arrow.numbers(np.ascontiguousarray(limit))
     return pa.table(columns)

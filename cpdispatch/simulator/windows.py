@@ -40,6 +40,7 @@ from cpdispatch.simulator.run import (
     DECISIONS,
     JOBS,
     SCHEDULE,
+    Done,
     Run,
     decision_table,
     job_table,
@@ -163,16 +164,6 @@ def _by_windows(made: dispatch.Dispatcher, trigger: str, correction: str) -> Bac
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """Consecutive jobs that have all ended, and the dispatches since the jobs before them."""
-
-    workload: Workload
-    system: System
-    records: Records
-    dependencies: bool = False
-
-
 class _Part:
     """A part of the log of which some jobs have not ended yet, and what became of the others."""
 
@@ -255,7 +246,7 @@ class _Windows:
                 "name walltime or actual, or leave --window out"
             )
 
-    def go(self) -> Iterator[_Done]:
+    def go(self) -> Iterator[Done]:
         """Replay to the end; the parts of the log in order, each once all its jobs have ended."""
         none = np.empty(0, dtype=np.int64)
         window = _Window(self.first, [], none, none)
@@ -340,7 +331,7 @@ class _Windows:
             trigger=self._rules["trigger"], correction=self._rules["correction"],
         )  # fmt: skip
 
-    def _ended(self) -> Iterator[_Done]:
+    def _ended(self) -> Iterator[Done]:
         """The parts that come next in the log and have ended; the dispatches go with the first."""
         while self._open and not self._open[0].left:
             part = self._open.popleft()
@@ -350,7 +341,7 @@ class _Windows:
             records.replayed(self._rule.name, times, np.concatenate([none, *self._counts], axis=1))
             self._times.clear()
             self._counts.clear()
-            yield _Done(part.workload, self.system, records)
+            yield Done(part.workload, self.system, records)
 
 
 @dataclass(slots=True)
@@ -425,7 +416,7 @@ class _Folder:
         finally:
             self._stack.__exit__(*error)
 
-    def add(self, done: _Done) -> None:
+    def add(self, done: Done) -> None:
         """Write what became of the next jobs."""
         jobs = job_table(done)
         if not self._tables:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,23 +12,13 @@ from cpdispatch.errors import InputError, UsageError, unknown
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.system import LIMIT, System
 
-NODE_MEM = f"{PER_NODE}mem"
-Rule = Callable[[Workload, System], tuple[IntArray, dict[str, IntArray]]]
-"""Gives the units of every job, and by resource name what each of its units asks for."""
+RULES = ("processors", "per-node", "as-is")
+"""The rules by name: each processor is a unit of 1 core with its memory; units are as large as a
+node allows; the workload names units and resource types as the system does.
+"""
 
 
-def as_is(workload: Workload, system: System) -> tuple[IntArray, dict[str, IntArray]]:
-    """Keep the units; the workload names resource types as the system does."""
-    return workload.table.units, _request(workload)
-
-
-def processors(workload: Workload, system: System) -> tuple[IntArray, dict[str, IntArray]]:
-    """Make each processor a unit of 1 core with its memory, free to go to any node."""
-    _need_processors(workload, "processors")
-    return workload.table.units, _request(workload)
-
-
-def per_node(workload: Workload, system: System) -> tuple[IntArray, dict[str, IntArray]]:
+def _per_node(workload: Workload, system: System) -> tuple[IntArray, dict[str, IntArray]]:
     """Make units as large as a node allows.
 
     The cores of a unit are the largest divisor of the job's processors that fits a node: the
@@ -39,7 +28,6 @@ def per_node(workload: Workload, system: System) -> tuple[IntArray, dict[str, In
     ----------
     The mapping of the KIT log in the thesis on constraint-programming dispatchers (models.md).
     """
-    _need_processors(workload, "per-node")
     core = system.resource("core")
     node = min(
         (g.capacity[core] for g in system.groups if core >= 0 and g.capacity[core]), default=0
@@ -52,10 +40,6 @@ def per_node(workload: Workload, system: System) -> tuple[IntArray, dict[str, In
         name: _times(column, cores, workload, name) for name, column in _request(workload).items()
     }
     return workload.table.units // cores, request
-
-
-RULES: Mapping[str, Rule] = {"processors": processors, "per-node": per_node, "as-is": as_is}
-"""The rules by name."""
 
 
 def fit(workload: Workload, system: System, rule: str | None = None) -> Workload:
@@ -88,14 +72,16 @@ def fit(workload: Workload, system: System, rule: str | None = None) -> Workload
         rule = "processors" if workload.per_processor else "as-is"
     if rule not in RULES:
         raise unknown("rule", rule, RULES)
-    units, request = RULES[rule](workload, system)
+    if rule != "as-is":
+        _need_processors(workload, rule)
+    units, request = workload.table.units, _request(workload)
+    if rule == "per-node":
+        units, request = _per_node(workload, system)
     unit_kb = workload.memory_unit_kb
-    if unit_kb is not None and "mem" in request:
-        memory_kb = _times(request["mem"], unit_kb, workload, "mem")
-        request["mem"] = -(-memory_kb // system.memory_unit_kb)
-    if unit_kb is not None and NODE_MEM in request:
-        memory_kb = _times(request[NODE_MEM], unit_kb, workload, NODE_MEM)
-        request[NODE_MEM] = -(-memory_kb // system.memory_unit_kb)
+    for name in ("mem", f"{PER_NODE}mem"):
+        if unit_kb is not None and name in request:
+            memory_kb = _times(request[name], unit_kb, workload, name)
+            request[name] = -(-memory_kb // system.memory_unit_kb)
     together = None
     if workload.spread_of is not None or any(name.startswith(PER_NODE) for name in request):
         together, units, request = _together(workload, units, request)

@@ -277,17 +277,18 @@ def write(imported: Imported, folder: Path, format: str = "csv") -> dict[str, st
     table.write(imported.workload, folder / files["workload"])
     system = msgspec.json.encode(system_as_dict(imported.system))
     write_bytes(folder / files["system"], msgspec.json.format(system) + b"\n")
-    _write_frame(imported.extra, folder / files["extra"])
+    write_frame(imported.extra, folder / files["extra"])
     if imported.nodes is not None:
         files["nodes"] = f"nodes.{format}"
-        _write_frame(imported.nodes, folder / files["nodes"])
+        write_frame(imported.nodes, folder / files["nodes"])
     files["summary"] = SUMMARY
     summary = msgspec.json.encode(imported.summary() | {"files": files})
     write_bytes(folder / SUMMARY, msgspec.json.format(summary) + b"\n")
     return files
 
 
-def _write_frame(frame: pd.DataFrame, path: Path) -> None:
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as Parquet or CSV, by the extension."""
     with replacing(path) as temporary:
         if path.suffix == ".parquet":
             frame.to_parquet(temporary, index=False)

@@ -612,12 +612,10 @@ def columns_of(workload: Workload) -> dict[str, IntArray]:
     columns |= {name: column for name, column in optional.items() if np.any(column >= 0)}
     columns |= {RESTARTABLE: table.restartable} if table.restartable.any() else {}
     columns |= {PRIORITY: table.priority} if table.priority.any() else {}
-    for name in WISHES:
-        if any(getattr(access, name) for access in workload.access):
-            columns[name] = workload.asked(name)[0]
-    for name in TERMS:
-        if any(getattr(terms, name) for terms in workload.terms):
-            columns[name] = workload.term(name)[0]
+    for name in (*WISHES, *TERMS):
+        column, texts = workload.asked(name)
+        if any(texts):
+            columns[name] = column
     flags = {EXCLUSIVE: workload.exclusive(), ARRAY_LIMIT: workload.array_limit()}
     flags |= {name: workload.spreads(name) for name in SPREADS}
     return columns | {name: column for name, column in flags.items() if column.any()}
@@ -630,8 +628,7 @@ def _frame(workload: Workload, columns: dict[str, IntArray], part: slice) -> pd.
         name: np.array([*names, None], dtype=object)  # the last for -1
         for name, names in workload.table.labels.items()
     }
-    labels |= {name: np.array(workload.asked(name)[1], dtype=object) for name in WISHES}
-    labels |= {name: np.array(workload.term(name)[1], dtype=object) for name in TERMS}
+    labels |= {name: np.array(workload.asked(name)[1], object) for name in (*WISHES, *TERMS)}
     return pd.DataFrame(
         {
             name: labels[name][column[part]] if name in labels else column[part]

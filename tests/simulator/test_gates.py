@@ -499,8 +499,8 @@ def test_terms_are_read_from_tables_and_written_back(tmp_path):
         table.write(log, tmp_path / name)
         again = table.read(tmp_path / name)
         for what in ("licences", "array"):
-            number, names = again.term(what)
-            wanted, of = log.term(what)
+            number, names = again.asked(what)
+            wanted, of = log.asked(what)
             assert [names[k] for k in number] == [of[k] for k in wanted]
         assert again.array_limit().tolist() == [3, 0, 0]
         assert again.take(again.runtime_s.nonzero()[0][:1]).array_limit().tolist() == [3]

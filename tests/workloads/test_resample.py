@@ -216,7 +216,7 @@ def test_every_column_of_a_job_is_drawn_with_it(workload: Workload, count: int, 
         return
     number = made.runtime_s
     features, nodes = made.asked("features"), made.asked("nodelist")
-    licences = made.term("licences")
+    licences = made.asked("licences")
     for k, own in enumerate(number.tolist()):
         assert features[1][features[0][k]] == f"f{own}"
         assert nodes[1][nodes[0][k]] == f"n{own}"
@@ -233,7 +233,7 @@ def test_tasks_of_an_array_are_an_array_of_their_own_in_each_week() -> None:
         "array": ["7", "7", None], "array_limit": [1, 1, 0],
     }  # fmt: skip
     made = resample(from_table(frame), 2)
-    of, names = made.term("array")
+    of, names = made.asked("array")
     assert [names[k] for k in of] == ["7-week-1", "7-week-1", "", "7-week-2", "7-week-2", ""]
     assert made.array_limit().tolist() == [1, 1, 0, 1, 1, 0]
 

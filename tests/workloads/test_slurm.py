@@ -201,7 +201,7 @@ def test_priorities_arrays_and_begin_times_of_the_records_are_heeded(tmp_path: P
     found = slurm.read([dump(tmp_path / "sacct.psv", *rows, names=names)])
     workload = found.workload
     assert workload.table.priority.tolist() == [500, 0, 2**32 - 1]
-    of, arrays = workload.term("array")
+    of, arrays = workload.asked("array")
     assert [arrays[k] for k in of] == ["20", "20", "30"]
     assert workload.array_limit().tolist() == [2, 2, 3]
     assert workload.begin_s is not None
@@ -221,7 +221,7 @@ def test_licences_of_the_records_are_those_of_the_cluster_or_the_largest_use(
     told = there("LicenseName=matlab\n    Total=10 Used=0 Free=10 Remote=no\n")
     found = read(*rows, system=told)
     assert found.system.licences == {"ansys": 1, "matlab": 10}
-    of, texts = found.workload.term("licences")
+    of, texts = found.workload.asked("licences")
     assert [texts[k] for k in of] == ["matlab:2", "matlab:3 ansys:1"]
     config = "Configuration data as of 2026-11-20T17:00:00\nLicenses = matlab:2,idl:4\n"
     small = read(*rows, system=there(config))

@@ -287,7 +287,7 @@ def test_an_empty_cell_is_unknown_and_a_number_with_one_beside_it_is_whole(
     columns.to_parquet(path := tmp_path / "jobs.parquet")
     made = table.read(path) if is_file else table.from_table(columns)
     assert [made.table.label("user", k) for k in range(3)] == wanted
-    for of, texts in (made.asked("features"), made.term("array")):
+    for of, texts in (made.asked("features"), made.asked("array")):
         assert [texts[k] for k in of] == wanted
 
 

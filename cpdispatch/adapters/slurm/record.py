@@ -27,7 +27,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.replay import SWITCH_OFF, about_run
-from cpdispatch.simulator.run import Run, decision_table, job_table, promise_table
+from cpdispatch.simulator.run import Done, Run, decision_table, job_table, promise_table
 from cpdispatch.system import System, load
 from cpdispatch.workloads import prepare, slurm
 from cpdispatch.workloads.imported import Imported
@@ -120,7 +120,7 @@ def run_of(folder: Path, files: Mapping[str, str], imported: Imported, log: Log)
     log = log.between(
         int(workload.table.submit_s.min()), int((started_s + workload.runtime_s).max())
     )
-    made = _Recorded(workload, system, Records(workload, promises=bool(log.lines)))
+    made = Done(workload, system, Records(workload, promises=bool(log.lines)))
     notes = {f"{LEFT_OUT}{why}": many for why, many in imported.left_out.items()}
     notes |= dict(imported.notes) | log.notes | placed.notes
     notes |= _fill(made.records, workload, placed, told, log)
@@ -142,16 +142,6 @@ def run_of(folder: Path, files: Mapping[str, str], imported: Imported, log: Log)
 def _name(log: Log) -> str:
     """Who decided: not the name of a simulation, which may stand beside it."""
     return f"{' then '.join(log.dispatchers)} (driven)" if log.dispatchers else SLURM
-
-
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """What the tables of a run are made of."""
-
-    workload: Workload
-    system: System
-    records: Records
-    dependencies: bool = False
 
 
 def _release(log: Log, key: str, submit_s: int, start_s: int) -> Release | None:

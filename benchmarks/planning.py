@@ -10,8 +10,9 @@ plan; it does change the time of a decision. A line of the file is one replay; w
 ``docs/data/planning_runs.csv``, is not replayed again: remove that table when the engine has
 changed. At the end it is written anew, with every replay; ``docs/data/planning.csv``: slowdowns and
 longest waits relative to those under EASY on the same draw; ``docs/data/planning_bound.csv``: the
-same with and without the bound; and ``docs/data/planning_predicted.csv``: slowdowns relative to
-those of EASY by SAF with requested times.
+same with and without the bound; ``docs/data/planning_settings.csv``: slowdowns of other settings
+of the engine relative to those of its defaults; and ``docs/data/planning_predicted.csv``: slowdowns
+relative to those of EASY by SAF with requested times.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ GAIA, GAIA_JOBS = "UniLu-Gaia-2014-1.swf.gz", slice(9_000, 12_000)
 DRAWS = 20
 EASY = "easy"
 RULES = ("easy-spf-spf:wait=0.8", "easy-saf-saf:wait=0.8")
-ENGINE = (
-    "hcp:limit=0.2", "hcp:limit=0.2,reserve=all", "hcp:limit=0.2,cp=off",
-    "hcp:limit=0.2,objective=pp_slowdown", "hcp:limit=0.2,release=off",
-)  # fmt: skip
-UNBOUNDED = ("easy-spf-spf", "easy-saf-saf", "hcp:limit=0.2,cp=off,wait=off")
+SEARCH = "hcp:limit=0.2,cp=off"
+ENGINE = ("hcp:limit=0.2", SEARCH)
+SETTINGS = tuple(
+    f"{SEARCH},{setting}" for setting in ("reserve=all", "objective=pp_slowdown", "release=off")
+)
+"""Of the engine; what they bring is seen beside `SEARCH`."""
+UNBOUNDED = ("easy-spf-spf", "easy-saf-saf", f"{SEARCH},wait=off")
 """What the bound costs."""
 PREDICTORS = ("walltime", "actual")
 SAF, PREDICTED = "easy-saf-saf:wait=0.8", "mixture"
@@ -183,7 +186,7 @@ BOUND_HEAD = (
 
 def bound_rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
     """With and without the bound: figures over EASY's, on the draws that all of them have."""
-    names = (*RULES, "hcp:limit=0.2,cp=off", *UNBOUNDED)
+    names = (*RULES, SEARCH, *UNBOUNDED)
     for load in LOADS:
         for predictor in PREDICTORS:
             at = [
@@ -202,7 +205,7 @@ def bound_rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
                 ]  # fmt: skip
 
 
-PREDICTED_HEAD = (
+BESIDE_HEAD = (
     "load", "predictor", "dispatcher", "draws", "slowdown", "slowdown_low", "slowdown_high",
 )  # fmt: skip
 
@@ -211,23 +214,39 @@ def predicted_rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
     """Of EASY by SAF, with predicted and with known durations: the slowdown over that without."""
     for load in LOADS:
         for predictor, name in (*((PREDICTED, name) for name in BELIEVING), ("actual", SAF)):
-            ratios = [
-                figures.slowdown / done[without].slowdown
-                for case, figures in done.items()
-                if (case.load, case.predictor, case.dispatcher) == (load, predictor, name)
-                and (without := Case(load, case.draw, SAF, "walltime")) in done
-            ]
-            if ratios:
-                yield [load, predictor, name, str(len(ratios)), *geometric(np.array(ratios))]
+            yield from _beside(done, load, (predictor, name), ("walltime", SAF))
+
+
+def settings_rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
+    """Of other settings of the engine: the slowdown over that of its defaults."""
+    for load in LOADS:
+        for predictor in PREDICTORS:
+            for name in SETTINGS:
+                yield from _beside(done, load, (predictor, name), (predictor, SEARCH))
+
+
+def _beside(
+    done: dict[Case, Figures], load: str, one: tuple[str, str], other: tuple[str, str]
+) -> Iterator[list[str]]:
+    """The slowdown of a predictor and dispatcher over another one's, on the draws of both."""
+    ratios = [
+        figures.slowdown / done[beside].slowdown
+        for case, figures in done.items()
+        if (case.load, case.predictor, case.dispatcher) == (load, *one)
+        and (beside := Case(load, case.draw, other[1], other[0])) in done
+    ]
+    if ratios:
+        yield [load, *one, str(len(ratios)), *geometric(np.array(ratios))]
 
 
 def main() -> None:
+    every = [EASY, *RULES, *ENGINE, *SETTINGS, *UNBOUNDED]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--traces", type=script.folder, required=True)
     parser.add_argument("--out", type=Path, default=Path("planning.jsonl"))
     parser.add_argument("--loads", nargs="+", default=LOADS, choices=LOADS)
     parser.add_argument("--draws", type=script.count, default=DRAWS)
-    parser.add_argument("--dispatchers", nargs="+", default=[EASY, *RULES, *ENGINE, *UNBOUNDED])
+    parser.add_argument("--dispatchers", nargs="+", default=every)
     parser.add_argument("--predictors", nargs="+", default=(*PREDICTORS, PREDICTED))
     parser.add_argument("--workers", type=script.count, default=2)
     given = parser.parse_args()
@@ -246,7 +265,8 @@ def main() -> None:
     keep("planning_runs", [RUNS_HEAD, *runs(done)])
     write("planning", [HEAD, *rows(done)])
     write("planning_bound", [BOUND_HEAD, *bound_rows(done)])
-    write("planning_predicted", [PREDICTED_HEAD, *predicted_rows(done)])
+    write("planning_settings", [BESIDE_HEAD, *settings_rows(done)])
+    write("planning_predicted", [BESIDE_HEAD, *predicted_rows(done)])
 
 
 if __name__ == "__main__":

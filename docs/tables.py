@@ -908,6 +908,21 @@ def planning_predicted() -> list[str]:
     return markdown(["load", *columns.values()], lines)
 
 
+def planning_settings() -> list[str]:
+    """What other settings of the engine bring, beside its defaults."""
+    durations = {"walltime": "requested", "actual": "known"}
+    names = ("reserve=all", "objective=pp_slowdown", "release=off")
+    lines = []
+    for load in ("eurora", "gaia", "kit"):
+        for predictor, name in durations.items():
+            every = rows("planning_settings", load=load, predictor=predictor)
+            of = {row["dispatcher"].rpartition(",")[2]: row for row in every}
+            cells = [f"{around(of[key])}, {of[key]['draws']}" if key in of else "" for key in names]
+            if of:
+                lines.append([load, name, *cells])
+    return markdown(["load", "durations", *(f"`{name}`" for name in names)], lines, texts=2)
+
+
 def planning_short() -> list[str]:
     """The same for durations that are requested, to two places."""
     names = list(PLANNING)
@@ -1007,6 +1022,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "planning": planning,
     "planning_bound": planning_bound,
     "planning_predicted": planning_predicted,
+    "planning_settings": planning_settings,
     "planning_short": planning_short,
     "planning_times": planning_times,
     "first_decision": first_decision,

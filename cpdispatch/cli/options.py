@@ -109,9 +109,9 @@ class LogOptions:
         with runtimes cut at the requested time; drop: as strong, without the jobs that ran longer.
     units
         How a job's processors become units. processors: each is a unit; per-node: a unit has as
-        many as a node takes; as-is: the units of the table.
+        many as a node takes; as-is: the units of the log. Tables (CSV, Parquet) have as-is alone.
     jobs
-        Use only the first N jobs. Without a log, N jobs are generated.
+        Use only the first N jobs. Where jobs are generated, make N.
     since
         Use only jobs submitted on this date (UTC) or later.
     until
@@ -250,7 +250,8 @@ class ReplayOptions:
     predict
         Predictor of durations. Default: the dispatcher's own; for most, the requested time.
     trigger
-        Call the dispatcher once an instant, or after each single event.
+        Call the dispatcher once an instant, or (event) after each completion, and after each
+        submission of a job that would fit alone.
     correction
         Rule for the new expected end of a job that outlives its prediction.
     kill_at_limit

@@ -83,7 +83,8 @@ def predict(
     dispatcher
         The dispatcher, as in simulate.
     trigger
-        Call the dispatcher once an instant, or after each single event.
+        Call the dispatcher once an instant, or (event) after each completion, and after each
+        submission of a job that would fit alone.
     correction
         Rule for the new expected end of a job that outlives its prediction.
     kill_at_limit

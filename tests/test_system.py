@@ -225,6 +225,11 @@ def test_a_byte_order_mark_hides_no_system(tmp_path: Path) -> None:
     assert systems.load(tmp_path / "s.json").nodes == 4
 
 
+def test_no_group_needs_to_have_any_of_a_resource_type(tmp_path: Path) -> None:
+    system = systems.load(written(tmp_path, OURS | group(capacity=[8, 0])))
+    assert system.total.tolist() == [24, 0]
+
+
 def test_groups_that_accasim_does_not_use_have_no_say(tmp_path: Path) -> None:
     accasim = {"groups": {"a": {"core": 4}, "b": {"core": 4, "gpu": 1}}, "resources": {"a": 2}}
     assert systems.load(written(tmp_path, accasim)).resources == ("core",)

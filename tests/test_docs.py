@@ -5,11 +5,19 @@ from __future__ import annotations
 import pkgutil
 import re
 import sys
+from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cpdispatch import cli
+from cpdispatch.adapters.slurm.drive import Cycle
+from cpdispatch.analyze.power import Shape
+from cpdispatch.analyze.predictions import Predictions, accuracy
+from cpdispatch.experiment.whatif import FIGURES
+from cpdispatch.simulator import run
 from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -164,6 +172,23 @@ def test_links_between_pages_lead_somewhere() -> None:
         page = ROOT / name
         for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{name}: {target}"
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("formats", run.FILES),
+        ("formats", run.SWITCHES),
+        ("formats", run._About.__struct_fields__),
+        ("formats", accuracy(Predictions(np.array([1]), np.array([1])))),
+        ("formats", [field.name for field in fields(Shape)]),
+        ("formats", FIGURES),
+        ("slurm", [field.name for field in fields(Cycle)]),
+    ],
+)
+def test_a_page_names_what_files_hold(page: str, names: Iterable[str]) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    assert [name for name in names if f"`{name}`" not in text] == []
 
 
 ROOMS = sorted(path.name for path in (ROOT / "cpdispatch").iterdir() if path.is_dir())

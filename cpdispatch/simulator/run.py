@@ -96,8 +96,8 @@ class Run:
         What was replayed, fitted to the system; None for a run that was loaded from its folder.
     attempt_table : pyarrow.Table or None
         One row for each time a job was queued again because a node failed: id, start and end (s)
-        of what was lost, nodes and node_units; with checkpoints saved_s, what they kept of it; None
-        where nodes could not fail.
+        of what was lost, nodes and node_units; with checkpoints saved_s, what they kept of it; when
+        jobs could be restarted, test, whether it was a test run; None where nodes could not fail.
     happened : tuple of Event, or None
         What happened to the system, in order; None where nothing could.
     promise_table : pyarrow.Table or None

@@ -31,7 +31,7 @@ class Reason(IntEnum):
     WAITS = 3
     """Waits for capacity, or for its turn."""
     NEVER_FITS = 4
-    """Asks for more than the whole system has."""
+    """Asks for more than the whole system has, or than a limit or the power cap ever leaves."""
     REJECTED = 5
     """Refused by the dispatcher: leaves the queue."""
     LATE = 6

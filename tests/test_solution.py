@@ -278,6 +278,12 @@ def test_a_job_that_never_fits_is_told_what_it_asks_for() -> None:
     assert solutions.from_decision(instance, decision).jobs[1].reason == text
 
 
+def test_a_refused_job_is_told_so() -> None:
+    instance = waiting([1, 0])
+    decision = decide(instance, {}, {}, {1: Reason.REJECTED})
+    assert solutions.explain(instance, decision, 1) == "refused by the dispatcher"
+
+
 def test_a_reserved_job_is_told_from_when() -> None:
     instance = waiting([1, 0])
     decision = decide(instance, {1: 130}, {}, {1: Reason.RESERVED})

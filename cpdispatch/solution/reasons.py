@@ -26,8 +26,8 @@ def explain(instance: Instance, decision: Decision, position: int) -> str:
         ``waits for gpu`` (what is short once the decision's jobs have started: resource types,
         power, a free combination of them on a node, capacity that a reservation is about to take,
         or only its turn, and behind how many jobs of a higher tier), ``waits for job 12`` that it
-        comes after, ``waits until 1200`` for its earliest start, ``reserved from 1200``, or ``does
-        not fit the system: ...``.
+        comes after, ``waits until 1200`` for its earliest start, ``reserved from 1200``, ``refused
+        by the dispatcher``, or ``does not fit the system: ...``.
     """
     return explain_waiting(instance, decision, position, left_free(instance, decision))
 
@@ -51,6 +51,8 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
         return f"does not fit the system: asks for {job.units} x ({asked})"
     if reason == Reason.RESERVED and start > instance.now:
         return f"reserved from {start}"
+    if reason == Reason.REJECTED:
+        return "refused by the dispatcher"
     if kept_back := _kept_back(instance, position):
         return f"waits {kept_back}"
     request = np.array(job.request, dtype=np.int64)

@@ -245,6 +245,12 @@ class _Windows:
                 f"predictor {self.predictor.name} cannot be replayed by windows, which ask none: "
                 "name walltime or actual, or leave --window out"
             )
+        if self.system.limits:
+            raise UsageError(
+                f"system {self.system.name} has limits, which no replay by windows keeps: leave "
+                "--window out, or the system's limits"
+            )
+        self._prepared(self.first)  # what is wrong with it is told before anything is written
 
     def go(self) -> Iterator[Done]:
         """Replay to the end; the parts of the log in order, each once all its jobs have ended."""
@@ -309,23 +315,23 @@ class _Windows:
                 of.ended(window.rows[jobs], replay, jobs)
         return window
 
-    def _fresh(self, workload: Workload) -> Replay:
-        """A replay of a window that has not begun."""
-        memory, runtime_s = memory_of(self.predictor, workload), workload.runtime_s
-        assert memory is not None
+    def _prepared(self, workload: Workload) -> Replays:
+        """What replays of a part of the log have in common."""
+        runtime_s = workload.runtime_s
         if self._rules["kill_at_limit"]:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
-        if self.system.limits:
-            raise UsageError(
-                f"system {self.system.name} has limits, which no replay by windows keeps: leave "
-                "--window out, or the system's limits"
-            )
         prepared = Replays(as_known(self.predictor, workload), self.system, runtime_s)
         if not prepared.is_pool and self.system.capacity.size == 1:
             raise InputError(
                 "a job asks for no processor, which no replay by windows on a single pool takes",
                 file=workload.name, advice="leave --window out",
             )  # fmt: skip
+        return prepared
+
+    def _fresh(self, workload: Workload) -> Replay:
+        """A replay of a window that has not begun."""
+        memory, prepared = memory_of(self.predictor, workload), self._prepared(workload)
+        assert memory is not None
         return Replay(
             prepared, self._rule, take(memory, prepared.rows), recorded=True,
             trigger=self._rules["trigger"], correction=self._rules["correction"],

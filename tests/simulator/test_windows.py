@@ -279,6 +279,23 @@ def test_a_folder_in_use_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFi
     assert "--resume" not in says
 
 
+def test_what_is_refused_is_refused_before_another_run_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, out, system = tmp_path / "a.swf", tmp_path / "out", tmp_path / "limited.toml"
+    log.write_text(LOG)
+    system.write_text(
+        'resources = ["core"]\n[[groups]]\nname = "a"\nnodes = 1\ncapacity = [2]\n'
+        '[[limits]]\nof = "jobs"\nmost = 5\nper = "user"\n'
+    )
+    ask = ["simulate", str(log), "--window", "4", "-d", "easy", "--out", str(out), "--overwrite"]
+    assert cli.run(ask) == 0
+    there = {path.name for path in out.iterdir()}
+    assert cli.run([*ask, "--system", str(system)]) == 2
+    assert "system limited has limits" in capsys.readouterr().err
+    assert {path.name for path in out.iterdir()} == there
+
+
 def test_an_interrupted_replay_leaves_nothing(tmp_path: Path) -> None:
     log = tmp_path / "a.swf"
     log.write_text(LOG)

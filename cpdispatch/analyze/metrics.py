@@ -201,13 +201,15 @@ def makespan_s(schedule: ScheduleColumns) -> int:
 def utilisation(schedule: ScheduleColumns) -> FloatArray:
     """Share of each resource type held by jobs over the makespan, shape (resources,).
 
-    sum of p times units times request / (capacity times makespan); 0 for a type nobody has, and for
-    one that says where jobs may run. Jobs that ended because a node failed do not count.
+    sum of p times units times request / (capacity times makespan); 0 for a type nobody has, and
+    next to 0 for one that says where jobs may run. Jobs that ended because a node failed do not
+    count.
     """
-    held = np.zeros(schedule.request.shape[1], dtype=np.int64)
+    held, span_s = np.zeros(schedule.request.shape[1], dtype=np.int64), makespan_s(schedule)
     for part in _parts(schedule):
         held += (useful_s(part) * part.units) @ part.request
-    return np.asarray(held / np.maximum(schedule.capacity * makespan_s(schedule), 1))
+    # The capacity of a type that says where jobs may run leaves no room for products in 64 bits.
+    return np.asarray(held / np.maximum(schedule.capacity.astype(np.float64) * span_s, 1))
 
 
 def throughput_per_h(schedule: ScheduleColumns) -> float:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cpdispatch.analyze import metrics
 from cpdispatch.analyze.metrics import ScheduleColumns
+from cpdispatch.system import LIMIT
 
 
 def schedule(rows: list[tuple[int, int, int, int]], capacity: int = 10) -> ScheduleColumns:
@@ -51,6 +52,11 @@ def test_per_processor_bounded_slowdown_divides_by_the_processors() -> None:
 def test_utilisation_is_the_share_of_capacity_held_over_the_makespan() -> None:
     assert metrics.makespan_s(THREE) == 105
     assert metrics.utilisation(THREE).tolist() == [pytest.approx((200 + 20) / 1050)]
+
+
+def test_utilisation_is_a_share_where_the_capacity_has_no_end() -> None:
+    long = replace(THREE, end_s=THREE.end_s + 100_000, capacity=np.array([LIMIT]))
+    assert metrics.utilisation(long)[0] == pytest.approx(0, abs=1e-6)
 
 
 def test_throughput_is_jobs_an_hour() -> None:

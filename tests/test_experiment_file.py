@@ -408,7 +408,11 @@ def test_pictures_and_pages_of_another_set_of_logs_are_removed(path: Path) -> No
     one = FORM.replace('"", "last2"', '""').replace("draws = 2", "")
     two = one + '[[logs]]\nmodel = "lublin"\nsystem = "8"\njobs = 9\n'
     (path.parent / "out").mkdir()
-    (path.parent / "out" / "report-old.html").touch()
+    mine = [path.parent / "out" / name for name in ("report-old.html", "report-2024-mine.html")]
+    mine.append(path.parent / "out" / "pictures" / "kept" / "waits.svg")
+    mine[-1].parent.mkdir(parents=True)
+    for file in mine:
+        file.write_text("mine")
     for form, pages, pictures in (
         (one, {"report.html"}, {"."}),
         (two, {"report-1-small-4.html", "report-2-lublin-8-8.html"}, {"1-small-4", "2-lublin-8-8"}),
@@ -417,8 +421,9 @@ def test_pictures_and_pages_of_another_set_of_logs_are_removed(path: Path) -> No
         path.write_text(form)
         assert ran(path, "--plot", "--page") == 0
         out = path.parent / "out"
-        assert {file.name for file in out.glob("*.html")} == pages | {"report-old.html"}
-        drawn = {file.parent for file in out.glob("pictures/**/*.svg")}
+        assert {file.read_text() for file in mine} == {"mine"}
+        assert {file.name for file in {*out.glob("*.html")}.difference(mine)} == pages
+        drawn = {file.parent for file in {*out.glob("pictures/**/*.svg")}.difference(mine)}
         assert {str(folder.relative_to(out / "pictures")) for folder in drawn} == pictures
 
 

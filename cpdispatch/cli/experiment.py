@@ -16,6 +16,7 @@ from cpdispatch.cli.runs import (
     check_pictures,
     draw,
     first_of_each,
+    is_page,
     print_pictures,
     print_runs,
     write_page,
@@ -40,11 +41,16 @@ def _pages(out: Path, summaries: Sequence[RunSummary], kept: Mapping[str, Run]) 
 
 
 def _forget_others(out: Path, drawn: Sequence[Path], pages: Sequence[Path]) -> None:
-    """Remove the pictures and pages that were of one log alone, or of another set of logs."""
-    names = {path.name for path in drawn}
-    before = [path for path in (out / _PICTURES).glob("**/*.svg") if path.name in names]
+    """Remove the pictures and pages that were of one log alone, or of another set of logs.
+
+    Those of a log among several have its number in front: files with other names stay.
+    """
+    names, folder = {path.name for path in drawn}, out / _PICTURES
+    before = [*folder.glob("*.svg"), *folder.glob("[0-9]*-*/*.svg")]
+    before = [path for path in before if path.name in names]
     if pages:
-        before += [out / "report.html", *out.glob("report-[0-9]*-*.html")]
+        found = (out / "report.html", *out.glob("report-[0-9]*-*.html"))
+        before += [path for path in found if is_page(path)]
     for path in {*before}.difference(drawn, pages):
         path.unlink(missing_ok=True)
 

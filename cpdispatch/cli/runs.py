@@ -280,13 +280,22 @@ def check_page(runs: int = 1) -> None:
 
 def check_place_of_page(out: Path, option: str) -> None:
     """Raise now where a page would replace a file that is none, such as one of a run."""
-    try:
-        with out.open("rb") as file:
-            begins = file.read(len(_PAGE))
-    except OSError:
-        return  # there is none, or writing says what is wrong
-    if begins and begins.upper() != _PAGE:
+    if _beginning(out) not in (b"", _PAGE):
         raise UsageError(f"{option} {out}: this file is no page; choose another name for the page")
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is a page, by how it begins."""
+    return _beginning(path) == _PAGE
+
+
+def _beginning(path: Path) -> bytes:
+    """What tells a page from other files; nothing where none can be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_PAGE)).upper()
+    except OSError:
+        return b""  # there is none, or writing says what is wrong
 
 
 _PAGE = b"<!DOCTYPE HTML>"

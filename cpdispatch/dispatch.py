@@ -119,8 +119,8 @@ def rule_of(dispatcher: Dispatcher, tiers: bool) -> dict[str, dict[str, bool]]:
     """What a run tells of a queue rule that starts jobs in an order: nothing of any other.
 
     ``first_come``: whether the turn of jobs is by submission. ``keeps_promises``: whether a start
-    that a job is promised is kept in later decisions. ``tiers`` is whether some jobs come first
-    because of their tier.
+    that a job is promised is kept in later decisions. ``strict``: whether no job is backfilled.
+    ``tiers`` is whether some jobs come first because of their tier.
     """
     from cpdispatch.heuristics.backfill import Backfill
     from cpdispatch.heuristics.policies import Policy
@@ -129,7 +129,8 @@ def rule_of(dispatcher: Dispatcher, tiers: bool) -> dict[str, dict[str, bool]]:
     if type(rule) is not Backfill:
         return {}
     first_come = rule.primary.policy == Policy.FCFS and not tiers
-    return {"rule": {"first_come": first_come, "keeps_promises": rule.depth > 1}}
+    kept, strict = rule.depth > 1, rule.depth == 0
+    return {"rule": {"first_come": first_come, "keeps_promises": kept, "strict": strict}}
 
 
 def faults_of(dispatcher: Dispatcher) -> dict[str, int]:

@@ -596,6 +596,20 @@ def test_a_killed_job_ends_at_its_limit() -> None:
     ]
 
 
+def test_jobs_are_killed_at_their_limits_where_that_is_the_rule_and_nowhere_else() -> None:
+    cut = {"killed": True, "runtime_s": 90, "requested_s": 10}
+    long = {"id": 1, "start": 10, "end": 100, "runtime_s": 90, "requested_s": 10}
+    jobs = table([cut, long])
+    assert verify.run(jobs, SYSTEM) == []
+    assert texts(verify.run(jobs, SYSTEM, kill_at_limit=True)) == [
+        "duration: job 1 runs from 10 to 100: 90 s, runtime 90 s, not killed at its limit of 10 s"
+    ]
+    assert texts(verify.run(jobs, SYSTEM, kill_at_limit=False)) == [
+        "duration: job 0 runs from 0 to 10: 10 s, runtime 90 s, killed at a limit of 10 s, where "
+        "no job is killed"
+    ]
+
+
 def test_a_job_without_runtime_holds_nothing() -> None:
     full = {"request_core": 4}
     blink = {"request_core": 4, "start": 5, "end": 5, "runtime_s": 0}

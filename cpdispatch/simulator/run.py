@@ -175,6 +175,7 @@ class Run:
             switch_off_s=self.about.get("switch_off_s"),
             told=self._told(),
             promised=None if self.promise_table is None else _frame(self.promise_table),
+            kill_at_limit=None if "recorded" in self.about else self.about.get("kill_at_limit"),
         )
 
     def _told(self) -> Told:
@@ -193,6 +194,7 @@ class Run:
             ours=bool(about.get("compiled") or rule or about.get("wait")),
             first_come=bool(rule.get("first_come")) and not about.get("wait"),
             keeps_promises=bool(rule.get("keeps_promises")),
+            strict=bool(rule.get("strict")),
         )
 
     def _energy(self) -> dict[str, float]:
@@ -611,6 +613,7 @@ class _Rule(msgspec.Struct):
 
     first_come: bool
     keeps_promises: bool
+    strict: bool = False
 
 
 class _Checkpoints(msgspec.Struct):
@@ -649,6 +652,7 @@ class _About(msgspec.Struct):
     system: SystemFile
     notes: dict[str, int]
     seconds: float
+    kill_at_limit: bool | None = None
     dependencies: bool = False
     idempotent: bool = False
     restartable: int = 0

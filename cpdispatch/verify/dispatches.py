@@ -33,6 +33,8 @@ class Told:
     """Whether jobs started in their turn by submission."""
     keeps_promises: bool = False
     """Whether a start that was promised to a job was kept."""
+    strict: bool = False
+    """Whether no job started while one that came before it in the queue's order waited."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

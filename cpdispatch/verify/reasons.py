@@ -75,6 +75,17 @@ def called_late(table: Schedule, late: BoolArray) -> list[Violation]:
     return found.all()
 
 
+def in_order(table: Schedule, backfilled: BoolArray) -> list[Violation]:
+    """Backfilled jobs where the queue's order is strict."""
+    t, found = table, Findings()
+    found.add(
+        Kind.REASON,
+        backfilled.nonzero()[0],
+        lambda k: f"job {t.id[k]} is backfilled at {t.start_s[k]}, and no job may pass another",
+    )
+    return found.all()
+
+
 def alone(table: Schedule, backfilled: BoolArray, waiting: IntArray) -> list[Violation]:
     """Backfilled jobs when no other waited.
 

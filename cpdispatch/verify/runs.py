@@ -19,14 +19,14 @@ from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.off import off
 from cpdispatch.verify.power import drawn, drawn_on, energy, power
 from cpdispatch.verify.promises import promises
-from cpdispatch.verify.reasons import alone, by_submission, called_late, late_ones
+from cpdispatch.verify.reasons import alone, by_submission, called_late, in_order, late_ones
 from cpdispatch.verify.schedules import schedule
 from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.spread import COLUMNS as OF_SPREAD
 from cpdispatch.verify.spread import spread
-from cpdispatch.verify.tables import Attempts, Schedule, numbers
+from cpdispatch.verify.tables import Attempts, Findings, Schedule, numbers
 from cpdispatch.verify.tested import RESULTS, tested
-from cpdispatch.verify.violation import Violation
+from cpdispatch.verify.violation import Kind, Violation
 from cpdispatch.verify.waits import WaitRules, waits
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def run(
     wait: Mapping[str, Any] | None = None, service: Service | None = None,
     power_cap: Sequence[Sequence[float]] | None = None, switched: pd.DataFrame | None = None,
     switch_off_s: int | None = None, told: Told | None = None, promised: pd.DataFrame | None = None,
+    kill_at_limit: bool | None = None,
 ) -> list[Violation]:  # fmt: skip
     """What is wrong with a whole simulated schedule.
 
@@ -93,6 +94,8 @@ def run(
         against it: dispatches, promises, results of test runs, and reasons.
     promised : DataFrame, optional
         One row for each job that was promised a later start: ``id``, ``at``, ``start``, seconds.
+    kill_at_limit : bool, optional
+        Whether jobs were killed at their requested times; without it, each may have been.
 
     Returns
     -------
@@ -107,7 +110,7 @@ def run(
     table = _schedule(jobs, system, dependencies, restarts, restart_cost_s, service)
     if power_cap is not None:
         table = _with_cap(table, system, power_cap)
-    found = schedule(table, system)
+    found = schedule(replace(table, kills=kill_at_limit), system)
     if not found:
         stay = _stay(table)
         found = access(_as_asked(jobs, service), system, stay) + spread(jobs, stay)
@@ -126,7 +129,8 @@ def run(
     if told is not None and sound:
         capped = power_cap is not None
         of = _Tables(jobs, table, system, told, decisions, capped, plain=plain)
-        found += of.dispatches() + of.promises(promised) + of.tests() + of.reasons(rules)
+        found += of.durations() + of.dispatches() + of.promises(promised) + of.tests()
+        found += of.reasons(rules)
     return found
 
 
@@ -161,6 +165,22 @@ class _Tables:
         )
         self._flow: Flow = flow(table, self._came_s, _spell(table), told, went_on, capped)
         self._decisions = None if told.recorded else decisions
+
+    def durations(self) -> list[Violation]:
+        """Whether jobs were expected to run for what they request, or less."""
+        if self._told.recorded or "expected_s" not in self._jobs.columns:
+            return []
+        t, found = self._table, Findings()
+        expected_s = numbers(self._jobs["expected_s"])
+        found.add(
+            Kind.DURATION,
+            (expected_s > np.maximum(t.requested_s, 1)).nonzero()[0],
+            lambda k: (
+                f"job {t.id[k]} is expected to run {expected_s[k]} s and requests "
+                f"{t.requested_s[k]} s"
+            ),
+        )
+        return found.all()
 
     def dispatches(self) -> list[Violation]:
         """Whether the table of dispatches agrees with the table of jobs."""
@@ -209,8 +229,10 @@ class _Tables:
             for name in ("started", "backfilled", "late")
         )
         time_s, found = numbers(decisions["time"]), []
+        if told.strict:
+            found += in_order(t, backfilled)
         if (time_s[1:] < time_s[:-1]).any():
-            return []
+            return found
         if rules is None:
             found += called_late(t, late)
         elif self._plain and "easy_wait" in decisions.columns:

@@ -39,7 +39,8 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     """What is wrong with a whole schedule given as flat arrays, see `run`.
 
     A job starts no earlier than it was submitted; it runs for its runtime, or was killed at its
-    requested time; its reason is one of jobs that start; its units are all placed, on nodes that
+    requested time; where it is known whether jobs are killed, all that would run longer are, or
+    none is; its reason is one of jobs that start; its units are all placed, on nodes that
     exist; at every instant every node holds no more of any resource than it has; and a job that
     never started fits no empty system. Where the run honoured dependencies, a job starts after the
     end, and the think time, of the one that it comes after, if that one stands before it in the
@@ -105,18 +106,22 @@ def _lives(table: Schedule, found: Findings) -> None:
         lasted = lasted - np.where(t.lost.start_s >= 0, t.lost.cost_s, 0)
     if t.outages is not None:
         lasted = lasted + t.outages.kept_s()
-    cut = t.killed & (t.requested_s < t.runtime_s)
-    amiss = lasted != np.where(t.killed, t.requested_s, t.runtime_s)
+    over = t.requested_s < t.runtime_s
+    due = over & (t.killed if t.kills is None else t.kills)
+    amiss = (lasted != np.where(t.killed, t.requested_s, t.runtime_s)) | (due & ~t.killed)
     if t.outages is not None:
         amiss &= ~t.outages.failed
     found.add(
         Kind.DURATION,
-        (ran & (amiss | (t.killed & ~cut))).nonzero()[0],
+        (ran & (amiss | (t.killed & ~due))).nonzero()[0],
         lambda k: (
             f"job {t.id[k]} runs from {t.start_s[k]} to {t.end_s[k]}: {lasted[k]} s, runtime "
             f"{t.runtime_s[k]} s"
             + ", checkpoints of earlier runs included" * bool(t.outages and t.outages.period_s)
             + f", killed at a limit of {t.requested_s[k]} s" * bool(t.killed[k])
+            + ", where no job is killed" * bool(t.killed[k] and t.kills is False)
+            + f", not killed at its limit of {t.requested_s[k]} s"
+            * bool(due[k] and not t.killed[k])
         ),
     )
 

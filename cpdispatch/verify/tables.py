@@ -52,6 +52,8 @@ class Schedule:
     beyond : bool array, shape (jobs,), or None
         Whether the job by itself asks for more than a limit of the system allows, or draws more
         than the least power cap; None without either.
+    kills : bool or None
+        Whether every job is killed at its requested time; None where that is not known.
     """
 
     id: IntArray
@@ -75,6 +77,7 @@ class Schedule:
     lost: Attempts | None = None
     outages: Outages | None = None
     beyond: BoolArray | None = None
+    kills: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

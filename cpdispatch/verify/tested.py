@@ -10,6 +10,8 @@ from cpdispatch.verify.tables import Findings, Schedule
 from cpdispatch.verify.violation import Kind, Violation
 
 RESULTS = ("none", "ended", "went_on", "killed")
+_LENGTHS = 2
+"""A job that is tested asks for more than this many lengths of a test."""
 
 
 def tested(table: Schedule, results: dict[str, BoolArray], told: Told) -> list[Violation]:
@@ -17,8 +19,9 @@ def tested(table: Schedule, results: dict[str, BoolArray], told: Told) -> list[V
 
     Only a job that may be restarted is tested. One that was killed in its test has an attempt that
     was lost, and the other way round, unless attempts could also be lost otherwise. One that ended
-    in its test, or went on after it, has started. Where it is known how long tests were: one that
-    ended lasts no longer than that, one that went on longer, and one that was killed just as long.
+    in its test, or went on after it, has started. Where it is known how long tests were: a job that
+    was tested asks for more than two of them; one that ended lasts no longer than that, one that
+    went on longer, and one that was killed just as long.
     """
     t, lost, found = table, table.lost, Findings()
     assert lost is not None
@@ -72,8 +75,16 @@ def _lengths(
     """
     t, lost, o = table, table.lost, table.outages
     assert lost is not None
-    _, ended, went_on, killed = (results[name] for name in RESULTS)
+    none, ended, went_on, killed = (results[name] for name in RESULTS)
     tried, ran = lost.start_s >= 0, t.start_s >= 0
+    found.add(
+        Kind.TEST,
+        (~none & (t.requested_s <= _LENGTHS * told.test_s)).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} was tested for {told.test_s} s and requests {t.requested_s[k]} s: "
+            "too little for a test"
+        ),
+    )
     ran_s, lasted_s = t.end_s - t.start_s, lost.end_s - lost.start_s
     found.add(
         Kind.TEST,

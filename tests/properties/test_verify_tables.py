@@ -164,6 +164,46 @@ def test_results_of_test_runs_are_held_against_the_attempts(name: str) -> None:
     assert Kind.DECISION in kinds(spoiled)  # nothing happened when its test was over
 
 
+@pytest.mark.parametrize("requested_s", [8, 9])
+def test_a_job_is_tested_only_if_it_asks_for_more_than_two_tests(requested_s: int) -> None:
+    run = run_of("tests")
+    row = run.jobs["test"].tolist().index("went_on")
+    spoiled = poked(run.job_table, "requested_s", row, requested_s)
+    spoiled = poked(spoiled, "expected_s", row, requested_s)
+    assert (Kind.TEST in kinds(replace(run, job_table=spoiled))) == (requested_s == 8)
+
+
+# -------------------------------------------------------------------------------- durations
+
+
+def test_no_job_is_expected_to_run_longer_than_it_requests() -> None:
+    run = simulate(workload([(0, 4, 0, 90), (0, 4, 50, 90), (1, 4, 9, 0)]), POOL, "easy")
+    assert run.jobs["expected_s"].tolist() == [1, 50, 9]
+    assert run.verify() == []
+    spoiled = replace(run, job_table=poked(run.job_table, "expected_s", 1, 51))
+    assert [str(found) for found in spoiled.verify()] == [
+        "duration: job 2 is expected to run 51 s and requests 50 s"
+    ]
+
+
+@pytest.mark.parametrize("predictor", ["walltime", "actual"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_run_is_judged_by_whether_it_says_that_jobs_were_killed(
+    predictor: str, compiled: bool
+) -> None:
+    log = workload([(0, 4, 50, 90), (0, 4, 90, 50), (0, 4, 50, 50), (0, 1, 90, 0)])
+    for kills in (True, False):
+        run = simulate(
+            log, POOL, "easy", predictor=predictor, kill_at_limit=kills, compiled=compiled
+        )
+        assert run.verify() == []
+        assert kinds(replace(run, about=run.about | {"kill_at_limit": not kills})) == {
+            Kind.DURATION
+        }
+        earlier = {key: value for key, value in run.about.items() if key != "kill_at_limit"}
+        assert replace(run, about=earlier).verify() == []
+
+
 # ---------------------------------------------------------------------------------- reasons
 
 
@@ -190,6 +230,15 @@ def test_a_late_job_has_waited_longer_than_the_threshold_and_no_other_starts_in_
         if reason in ("started", "late"):
             other = {"started": "late", "late": "started"}[reason]
             assert swapped("late", row, other) == {Kind.REASON}
+
+
+@pytest.mark.parametrize("order", ["fifo", "sjf", "easy:depth=0"])
+def test_no_job_is_backfilled_under_a_strict_order(order: str) -> None:
+    strict = simulate(workload(ROWS), POOL, order)
+    assert strict.verify() == []
+    run = run_of("plain")
+    told = replace(run, about=run.about | {"rule": strict.about["rule"]})
+    assert kinds(told) == {Kind.REASON}
 
 
 def test_a_job_is_not_backfilled_where_no_other_waits() -> None:

@@ -112,9 +112,14 @@ class JobTable:
         Names behind the numbers of the columns in `LABELLED`, where the source had names.
     planned_s : int64 array, shape (jobs,), optional
         Planned durations, see `planned_s`. Sealed by this call.
+
+    Attributes
+    ----------
+    checked : bool
+        Whether it is known that an instance may have these jobs in its queue.
     """
 
-    __slots__ = ("_planned_s", "columns", "labels")
+    __slots__ = ("_planned_s", "checked", "columns", "labels")
 
     def __init__(
         self,
@@ -129,6 +134,7 @@ class JobTable:
         )
         self.labels = {} if labels is None else labels
         self._planned_s = None if planned_s is None else sealed(planned_s)
+        self.checked = False
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -204,7 +210,12 @@ class JobTable:
 
     def planned_with(self, planned_s: IntArray) -> JobTable:
         """The same jobs with these planned durations, shape (jobs,)."""
-        return JobTable(self.columns, self.labels, planned_s)
+        return self._as_checked(JobTable(self.columns, self.labels, planned_s))
+
+    def _as_checked(self, other: JobTable) -> JobTable:
+        """A table of some of these jobs, which need no other check."""
+        other.checked = self.checked
+        return other
 
     @property
     def upper_s(self) -> IntArray:
@@ -251,7 +262,7 @@ class JobTable:
             block = np.ascontiguousarray(self.columns[:, positions])
         else:
             block = np.stack([column[positions] for column in self.columns])
-        return JobTable(block, self.labels, planned_s)
+        return self._as_checked(JobTable(block, self.labels, planned_s))
 
 
 def largest_share(jobs: JobTable, total: IntArray) -> IntArray:

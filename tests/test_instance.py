@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import instance as instances_module
+from cpdispatch.arrays import IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.instance import (
     FORMAT,
@@ -28,6 +30,8 @@ from cpdispatch.instance import (
     loads,
     to_json,
 )
+from cpdispatch.jobs import Column, JobTable
+from cpdispatch.system import LIMIT
 from tests.effort import examples
 from tests.strategies import instance_files, instances, read
 
@@ -44,6 +48,13 @@ FILE: dict[str, Any] = {
                       "capacity": [16, 2, 0, 16]}],
     "power": {"cap": 90000, "unit": [35, 120, 110, 1]},
 }  # fmt: skip
+
+
+def spoiled(array: IntArray, at: tuple[int, int], value: int) -> IntArray:
+    """The array with another value at one place."""
+    found = array.astype(np.int64)
+    found[at] = value
+    return found
 
 
 def test_the_example_of_the_format_is_understood() -> None:
@@ -171,6 +182,12 @@ def test_an_instance_survives_pickling(instance: Instance) -> None:
         ({"free": np.ones((63, 4), dtype=np.int64)},
          ["free: an int64 array of shape (64, 4) is needed (found (63, 4))"]),
         ({"free": np.ones((64, 4))}, ["free: an int64 array of shape (64, 4)", "'float64'"]),
+        ({"free": spoiled(np.zeros((64, 4)), (2, 1), -1)},
+         ["free[2, 1]: a node with 2 gpu has from 0 to 2 of them free (found -1)"]),
+        ({"free": spoiled(np.zeros((64, 4)), (1, 0), 17)},
+         ["free[1, 0]: a node with 16 core has from 0 to 16 of them free (found 17)"]),
+        ({"now": 10**6}, ["running.end_s[0]: a running job is expected to end after now, 1000000",
+                          "; give a job that has outlived its expected end a new one, such"]),
     ],
 )  # fmt: skip
 def test_an_instance_that_is_built_in_python_is_checked_too(
@@ -181,6 +198,32 @@ def test_an_instance_that_is_built_in_python_is_checked_too(
     assert str(refused.value).startswith("instance: field ")
     for part in parts:
         assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda block: block.astype(np.int32), "block: an int64 array of shape (19, 1) is needed"),
+        (lambda block: block * 1.0, "block: an int64 array of shape (19, 1) is needed"),
+        (lambda block: block[:10], "block: an int64 array of shape (19, 1) is needed"),
+        (lambda block: block[:, 0], "block: an int64 array of shape (19, 19) is needed"),
+        (lambda block: spoiled(block, (Column.UNITS, 0), 0),
+         "units[0]: must be 1 or more (found 0)"),
+        (lambda block: spoiled(block, (Column.EXPECTED, 0), 0),
+         "expected_s[0]: must be 1 or more (found 0)"),
+        (lambda block: spoiled(block, (Column.UPPER, 0), 2**62),
+         f"upper_s[0]: must be {LIMIT} or less (found {2**62})"),
+        (lambda block: spoiled(block, (Column.REQUESTED, 0), -1),
+         "requested_s[0]: negative (found -1)"),
+    ],
+)  # fmt: skip
+def test_a_queue_that_is_built_in_python_is_checked_too(
+    spoil: Callable[[IntArray], IntArray], message: str
+) -> None:
+    instance = read(FILE)
+    with pytest.raises(InputError) as refused:
+        replace(instance, queue=JobTable(spoil(instance.queue.block)))
+    assert str(refused.value).startswith(f"instance: field queue.{message}")
 
 
 @pytest.mark.parametrize(
@@ -196,6 +239,10 @@ def test_an_instance_that_is_built_in_python_is_checked_too(
         ({"offset": np.array([1, 2])}, "running.offset: it ascends from 0 to the 2 entries"),
         ({"end_s": np.array([1, 2])}, "running.end_s: an int64 array of shape (1,) is needed"),
         ({"bound_s": 5}, "running.bound_s: an int64 array of shape (1,) is needed (found 5)"),
+        (
+            {"jobs": JobTable(np.ones((12, 1)))},
+            "running.jobs.block: an int64 array of shape (19, 1)",
+        ),
     ],
 )
 def test_running_jobs_that_are_built_in_python_are_checked_too(

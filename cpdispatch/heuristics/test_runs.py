@@ -440,7 +440,7 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
     left = {position: of for position, of in held.items() if position not in killed}
     return replace(
         instance,
-        free=sealed(free),
+        free=sealed(np.maximum(free, 0)),
         running=busy,
         stopped=Stopped.of(left) if left else None,
     )

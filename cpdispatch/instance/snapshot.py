@@ -323,8 +323,8 @@ class Instance(_Flat):
     Raises
     ------
     InputError
-        When the nodes out of service, what is free, the arrays of the running jobs, a reservation,
-        the power cap or the starvation bound is none; the field is named.
+        When the nodes out of service, what is free, the queue, the arrays of the running jobs, a
+        reservation, the power cap or the starvation bound is none; the field is named.
     """
 
     now: int
@@ -345,7 +345,9 @@ class Instance(_Flat):
     def __post_init__(self) -> None:
         check = Check("instance")
         check.nodes(self.free, self.down, self.system)
-        check.running_jobs(self.running, self.system.nodes)
+        if not self.queue.checked:
+            check.queued(self.queue, len(self.system.resources))
+        check.running_jobs(self.running, self.system, self.now)
         if self.reservations or self.power is not None or self.starvation is not None:
             check.rules(self)
 
@@ -424,7 +426,9 @@ def _queue(instance: Instance) -> JobTable:
     flat = instance.flat
     _, queued, _, _, nodes, resources, rows, *_ = flat[:HEAD].tolist()
     at = HEAD + nodes * resources
-    return JobTable(flat[at : at + rows * queued].reshape(rows, queued), instance.labels)
+    queue = JobTable(flat[at : at + rows * queued].reshape(rows, queued), instance.labels)
+    queue.checked = True
+    return queue
 
 
 def _running(instance: Instance) -> Running:
@@ -496,6 +500,13 @@ def free_capacity(
     return sealed(np.maximum(free, 0))
 
 
+_LEAST = (
+    ("units", Column.UNITS, 1), ("requested_s", Column.REQUESTED, 0),
+    ("expected_s", Column.EXPECTED, 1), ("upper_s", Column.UPPER, 1),
+)  # fmt: skip
+"""The least values of the columns of queued jobs, by the names of these."""
+
+
 class Check:
     """Refuses what cannot be part of an instance, and names the file and the field of it."""
 
@@ -528,10 +539,34 @@ class Check:
         self.integers(down, "down", (np.size(down),))
         if len(down):
             self.numbered(down.tolist(), "down", system.nodes)
+        # As numbers without a sign, those below 0 are beyond any capacity.
+        if not (free.view(np.uint64) <= system.capacity.view(np.uint64)).all():
+            n, r = np.argwhere((free < 0) | (free > system.capacity))[0].tolist()
+            self.need(
+                False, f"free[{n}, {r}]", int(free[n, r]),
+                f"a node with {system.capacity[n, r]} {system.resources[r]} has from 0 to "
+                f"{system.capacity[n, r]} of them free",
+            )  # fmt: skip
 
-    def running_jobs(self, running: Running, nodes: int) -> None:
+    def queued(self, jobs: JobTable, kinds: int) -> None:
+        """The jobs of the queue, on a system of so many resource types."""
+        block = self.block(jobs, "queue", kinds)
+        for name, column, least in _LEAST:
+            row = block[column]
+            for k in ((row < least) | (row > LIMIT)).nonzero()[0][:1].tolist():
+                self.number(int(row[k]), f"queue.{name}[{k}]", least)
+        jobs.checked = True
+
+    def block(self, jobs: JobTable, field: str, kinds: int) -> IntArray:
+        """The block of a table of jobs, with a row for each column and each resource type."""
+        block = jobs.block
+        self.integers(block, f"{field}.block", (Column.REQUEST + kinds, *block.shape[-1:]))
+        return block
+
+    def running_jobs(self, running: Running, system: System, now: int) -> None:
         """The arrays of the running jobs."""
-        jobs, node = len(running.jobs), running.node
+        self.block(running.jobs, "running.jobs", len(system.resources))
+        jobs, node, nodes = len(running.jobs), running.node, system.nodes
         for name in ("start_s", "end_s", "overdue"):
             self.integers(getattr(running, name), f"running.{name}", (jobs,))
         if running.bound_s is not None:
@@ -541,15 +576,22 @@ class Check:
         self.integers(running.units, "running.units", node.shape)
         if not jobs:
             return
-        each = np.diff(running.offset)
-        right = running.offset[0] == 0 and running.offset[-1] == len(node) and each.min() > 0
+        if np.minimum.reduce(running.end_s) <= now:
+            k = int(running.end_s.argmin())
+            self.need(
+                False, f"running.end_s[{k}]", int(running.end_s[k]),
+                f"a running job is expected to end after now, {now}",
+                "give a job that has outlived its expected end a new one, such as 1 s from now",
+            )  # fmt: skip
+        offset = running.offset
+        right = offset[0] == 0 and offset[-1] == len(node) and (offset[1:] > offset[:-1]).all()
         self.need(
             bool(right), "running.offset", running.offset.tolist(),
             f"it ascends from 0 to the {len(node)} entries of node, one or more for each job",
         )  # fmt: skip
-        if node.min() < 0 or node.max() >= nodes:
+        if np.minimum.reduce(node) < 0 or np.maximum.reduce(node) >= nodes:
             self.numbered(node.tolist(), "running.node", nodes)
-        if running.units.min() < 1:
+        if np.minimum.reduce(running.units) < 1:
             k = int(running.units.argmin())
             self.number(int(running.units[k]), f"running.units[{k}]", 1)
 

@@ -20,9 +20,9 @@ from cpdispatch.errors import UsageError
 from cpdispatch.experiment import RunSummary, tables
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, find
-from cpdispatch.heuristics.test_runs import WAYS, candidates, probability
+from cpdispatch.heuristics.test_runs import WAYS, candidates, clearing, probability
 from cpdispatch.heuristics.wait_bound import WaitBound
-from cpdispatch.instance import Instance, Starvation
+from cpdispatch.instance import FORMAT, Instance, Starvation, Stopped
 from cpdispatch.jobs import Column, Job, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, records, simulate
 from cpdispatch.simulator.compiled import CompiledSimulation
@@ -741,3 +741,12 @@ def test_a_compiled_replay_with_tests_goes_on_from_a_checkpoint_anywhere() -> No
     assert saved > 50
     for name in ("start_s", "end_s", "lost_start_s", "lost_end_s", "test", "expected_s"):
         assert (getattr(replay.records, name) == getattr(whole.records, name)).all(), name
+
+
+def test_a_job_that_is_killed_on_a_drained_node_takes_nothing_there() -> None:
+    group = {"name": "node", "nodes": 2, "capacity": [4]}
+    job = {"id": 1, "submit": 0, "duration": 90, "units": 2, "unit": [3]}
+    given = {"format": FORMAT, "time": 50, "resources": ["core"], "groups": [group], "queue": [job]}
+    stopped = Stopped.of({0: (40, {0: 1, 1: 1})})
+    drained = replace(read(given | {"down": [0]}), stopped=stopped, restart_cost_s=5)
+    assert clearing(drained).free.tolist() == [[0], [1]]

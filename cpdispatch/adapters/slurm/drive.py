@@ -558,7 +558,7 @@ class Driver:
             job = known[key]
             entry.required = self._own_nodes(job, entry)
             if not job.pending:
-                if entry.state == "retracted" and job.running and not job.priority:
+                if self._started_held(job, entry):
                     self._let_run(job)
                 if entry.state in ("released", "retracted"):
                     self._started(job, entry, done)
@@ -587,8 +587,8 @@ class Driver:
                     claims.append(Claim(job, tuple(entry.nodes)))
         if not self._rules.dry:
             self._retract(retracted, done)
-            self._journal.save()
             self._journal.lost = False
+            self._journal.save()
         return claims
 
     # -------------------------------------------------------------------------- whose hold it is
@@ -616,13 +616,17 @@ class Driver:
 
     def _find_held(self, job: Job, done: Cycle) -> None:
         """Note who holds a job that the journal does not know, if it was not the plugin."""
-        nodes, own = _names_in(job.required), self._own_nodes(job, None)
-        entry = Entry("queued", nodes, own, done.now_s, admin=True)
+        entry = self._found(job, done.now_s)
         if self._by_others(job, None):
             self._journal.jobs[job.key] = entry
             self._keep(job, entry, done)
         elif self._looks_foreign(job):
             self._journal.jobs[job.key] = entry
+
+    def _found(self, job: Job, now_s: int) -> Entry:
+        """The entry of a job that the journal does not know; its nodes may be chosen ones."""
+        nodes, own = _names_in(job.required), self._own_nodes(job, None)
+        return Entry("queued", nodes, own, now_s, admin=True)
 
     def _keep(self, job: Job, entry: Entry, done: Cycle) -> None:
         """Leave a job to whoever holds it; it loses the nodes that were chosen for it."""
@@ -671,15 +675,7 @@ class Driver:
         A change that Slurm refused and made all the same is to the driver one by others.
         """
         before = [entry.state for _, entry in jobs]
-        # Slurm may make a record of its own for each task of an array when it changes them.
-        apart = [
-            [task.key for task in tasks_apart(job, sys.maxsize)] if job.tasks else []
-            for job, _ in jobs
-        ]
-        for (_, entry), tasks in zip(jobs, apart, strict=True):
-            entry.state, entry.test_s, entry.admin = "retracted", 0, True
-            self._journal.jobs |= {key: copy.copy(entry) for key in tasks}
-        self._journal.save()  # before the first of them is held
+        apart = self._about_to_hold(jobs)
         for (job, entry), state, tasks in zip(jobs, before, apart, strict=True):
             try:
                 self._slurm.update(job.address, {"hold": True})
@@ -697,6 +693,26 @@ class Driver:
             done.retracted.append(job.key)
             for key in (job.key, *tasks):
                 self._put_back(self._journal.jobs[key], done.now_s)
+
+    def _about_to_hold(self, jobs: Sequence[tuple[Job, Entry]]) -> list[list[str]]:
+        """Write down that jobs are held by the driver, before any is; the tasks of each array.
+
+        Slurm may make a record of its own for each of these tasks when it changes the array.
+        """
+        apart = [
+            [task.key for task in tasks_apart(job, sys.maxsize)] if job.tasks else []
+            for job, _ in jobs
+        ]
+        for (_, entry), tasks in zip(jobs, apart, strict=True):
+            entry.state, entry.test_s, entry.admin = "retracted", 0, True
+            self._journal.jobs |= {key: copy.copy(entry) for key in tasks}
+        self._journal.save()
+        return apart
+
+    @staticmethod
+    def _started_held(job: Job, entry: Entry) -> bool:
+        """Whether a job had just started when the driver held it."""
+        return entry.state == "retracted" and job.running and not job.priority
 
     def _let_run(self, job: Job) -> None:
         """Undo the driver's hold on a job that had just started: it would bind its next run."""
@@ -728,6 +744,7 @@ class Driver:
             handed += [key for key in again if key not in handed]
             if not again and not said:
                 self._journal.jobs.clear()
+                self._journal.lost = False
                 self._journal.save()
                 return handed
         raise SlurmError(f"jobs are still held: {'; '.join(said[:1]) or ', '.join(again[:9])}")
@@ -740,12 +757,16 @@ class Driver:
             f"{text}; it cannot be read: see whether it is held, and release it with scontrol"
             for text in cluster.unread_jobs
         ]
+        wishes: list[tuple[Job, list[dict[str, Any]]]] = []
+        anew: list[tuple[Job, Entry]] = []
         for job in cluster.jobs:
             entry = self._journal.jobs.get(job.key)
             if entry is not None and entry.state == "stopped" and job.ending:
                 # Killing takes a while, and then it waits held.
                 refused.append(f"job {job.key} is being stopped")
                 time.sleep(_ENDING_S)
+            if entry is not None and self._started_held(job, entry):
+                self._let_run(job)
             if not job.pending or not (entry is not None or self._rules.ours(job)):
                 continue
             if job.key in before and not job.held:
@@ -756,11 +777,18 @@ class Driver:
                 changes.pop("hold", None)
             if not changes:
                 continue
+            if job.priority in (FIRST, LAST):
+                # Slurm finds a priority anew for a job that was held.
+                anew.append((job, entry or self._found(job, cluster.now_s)))
+                self._journal.jobs[job.key] = anew[-1][1]
+                wishes.append((job, [{"hold": True}, changes]))
+            else:
+                wishes.append((job, [changes]))
+        self._about_to_hold(anew)
+        for job, changed in wishes:
             try:
-                if job.priority in (FIRST, LAST):
-                    # Slurm finds a priority anew for a job that was held.
-                    self._slurm.update(job.address, {"hold": True})
-                self._slurm.update(job.address, changes)
+                for changes in changed:
+                    self._slurm.update(job.address, changes)
                 handed.append(job.key)
                 self._may_change = True
             except RefusedError as error:

@@ -50,6 +50,7 @@ class _File(msgspec.Struct):
     jobs: dict[str, Entry]
     holds: bool = False
     """Whether the entries tell of the driver's own holds: those of an earlier version do not."""
+    lost: bool = False
 
 
 class Journal:
@@ -60,7 +61,8 @@ class Journal:
     jobs : dict
         The entries by the keys of their jobs.
     lost : bool
-        Whether there was no file: jobs may have been released and held that it knows nothing of.
+        Whether there was no file, and no whole cycle since: jobs may have been released and held
+        that it knows nothing of. The file keeps this over restarts.
 
     Raises
     ------
@@ -76,14 +78,14 @@ class Journal:
         if not self.lost:
             content = self._path.read_bytes()
             found = parse_json(content, _File, "a journal", self._path, FORMAT)
-            self.jobs = found.jobs
+            self.jobs, self.lost = found.jobs, found.lost
             for entry in self.jobs.values():
                 entry.admin |= not found.holds and entry.tries > 0
         sweep(folder, NAME)
 
     def save(self) -> None:
         """Write the entries, whole or not at all, unless the file has them."""
-        content = msgspec.json.encode(_File(FORMAT, self.jobs, holds=True))
+        content = msgspec.json.encode(_File(FORMAT, self.jobs, holds=True, lost=self.lost))
         if content != self._kept:
             with replacing(self._path) as temporary:
                 temporary.write_bytes(content)

@@ -392,10 +392,10 @@ class Driver:
     def _entry(self, job: Job, state: Any, nodes: list[str], now_s: int) -> Entry:
         before = self._journal.jobs.get(job.key)
         if before is None:
-            return Entry(state, nodes, job.required, now_s)
+            return Entry(state, nodes, job.required, now_s, shown_s=job.submit_s)
         return Entry(
-            state, nodes, before.required, now_s, before.tries,
-            outlived_s=before.outlived_s, submit_s=before.submit_s, admin=before.admin,
+            state, nodes, before.required, now_s, before.tries, outlived_s=before.outlived_s,
+            submit_s=before.submit_s, shown_s=before.shown_s, admin=before.admin,
         )  # fmt: skip
 
     # --------------------------------------------------------------------------- test runs
@@ -535,6 +535,7 @@ class Driver:
     def _reconcile(self, cluster: Cluster, done: Cycle) -> list[Claim]:
         """Compare the journal with Slurm, take back what does not start; what is still promised."""
         known = {job.key: job for job in cluster.jobs}
+        self._forget_others(cluster)
         for key in [key for key in self._journal.jobs if key not in known]:
             if not (cluster.in_array(key) or cluster.unread_jobs):
                 del self._journal.jobs[key]
@@ -543,7 +544,7 @@ class Driver:
             promised = job.pending and job.priority > LAST
             # Released by a driver whose journal is lost, to other nodes than its user named.
             if promised and nodes and nodes != _names_in(job.wished) and self._is_ours(job):
-                entry = Entry("released", nodes, job.wished, cluster.now_s)
+                entry = Entry("released", nodes, job.wished, cluster.now_s, shown_s=job.submit_s)
                 self._journal.jobs.setdefault(job.key, entry)
             if job.held and job.key not in self._journal.jobs and self._is_ours(job):
                 self._find_held(job, done)
@@ -591,6 +592,22 @@ class Driver:
             self._journal.save()
         return claims
 
+    def _forget_others(self, cluster: Cluster) -> None:
+        """Drop the entries of jobs whose numbers other jobs have now.
+
+        Slurm gives numbers again after the last one, and after a start without its saved state.
+        """
+        for job in cluster.jobs:
+            entry = self._journal.jobs.get(job.key)
+            if entry is None:
+                continue
+            # One that was queued again shows that as its submission.
+            if entry.shown_s not in (0, job.submit_s) and not job.restarts:
+                del self._journal.jobs[job.key]
+                self._entered.discard(job.key)
+                self._promised.discard(job.key)
+            entry.shown_s = job.submit_s
+
     # -------------------------------------------------------------------------- whose hold it is
 
     def _by_others(self, job: Job, entry: Entry | None) -> bool:
@@ -626,7 +643,7 @@ class Driver:
     def _found(self, job: Job, now_s: int) -> Entry:
         """The entry of a job that the journal does not know; its nodes may be chosen ones."""
         nodes, own = _names_in(job.required), self._own_nodes(job, None)
-        return Entry("queued", nodes, own, now_s, admin=True)
+        return Entry("queued", nodes, own, now_s, shown_s=job.submit_s, admin=True)
 
     def _keep(self, job: Job, entry: Entry, done: Cycle) -> None:
         """Leave a job to whoever holds it; it loses the nodes that were chosen for it."""
@@ -753,6 +770,7 @@ class Driver:
         """Change every job that is not Slurm's own; their keys, and what was refused."""
         handed: list[str] = []
         cluster = read(self._slurm)
+        self._forget_others(cluster)
         refused = [
             f"{text}; it cannot be read: see whether it is held, and release it with scontrol"
             for text in cluster.unread_jobs

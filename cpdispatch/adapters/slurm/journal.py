@@ -43,6 +43,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     """When it was submitted, where it was queued again after a test run: Slurm then says another
     time.
     """
+    shown_s: int = 0
+    """When it was submitted, as Slurm says: a new job may get its number."""
 
 
 class _File(msgspec.Struct):

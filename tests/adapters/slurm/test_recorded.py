@@ -653,6 +653,44 @@ def test_an_array_that_an_administrator_holds_is_not_released(
     assert {f"7_{task}" for task in range(6)} <= set(slurm.began)
 
 
+@pytest.mark.parametrize("then", ["the same driver", "a new driver", "stop"])
+def test_a_new_job_with_the_number_of_an_old_one_is_not_taken_for_it(
+    slurm: Recorded, tmp_path: Path, then: str
+) -> None:
+    """As after a start of slurmctld without its saved state."""
+    fresh = slurm.row("9")
+    new = fresh | {"submit_time": slurm.now_s() + 100, "user_name": "other"}
+    made = driver(slurm, tmp_path)
+    assert "9" in made.cycle().released
+    slurm.step()
+    assert "9" in made.cycle().started
+    slurm._hold(fresh, -1)
+    slurm.data["jobs"][slurm.data["jobs"].index(fresh)] = new
+    slurm.data["now_s"] += 200
+    if then != "the same driver":
+        made = driver(slurm, tmp_path)
+    if then == "stop":
+        assert "9" in made.hand_back()
+        assert not job_of(slurm.row("9")).held
+        return
+    done = made.cycle()
+    assert not done.kept
+    assert "9" in done.entered
+    assert "9" in done.released
+
+
+def test_a_jump_of_slurms_clock_makes_no_job_another_one(slurm: Recorded, tmp_path: Path) -> None:
+    made = driver(slurm, tmp_path)
+    assert "9" in made.cycle().released
+    slurm.row("9")["state_reason"] = "AssocMaxJobsLimit"
+    assert made.cycle().retracted == ["9"]
+    slurm.data["now_s"] -= 100_000
+    for _ in range(2):
+        assert "9" not in made.cycle().kept
+    slurm.data["now_s"] += 10_000
+    assert "9" in made.cycle().released
+
+
 @pytest.mark.parametrize("reason", ["Dependency", "DependencyNeverSatisfied", "BeginTime"])
 def test_a_job_that_waits_for_something_else_is_not_taken_for_one_that_others_hold(
     slurm: Recorded, tmp_path: Path, reason: str

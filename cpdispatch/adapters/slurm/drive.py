@@ -573,8 +573,10 @@ class Driver:
                 # Slurm finds no nodes for it, and will say so again.
                 if entry.state == "released":
                     retracted.append((job, entry))
-            elif job.held and entry.state != "kept":
-                if self._by_others(job, entry):
+            elif job.held:
+                if entry.state == "kept":
+                    self._freed(job, entry, done)
+                elif self._by_others(job, entry):
                     self._keep(job, entry, done)
                 elif self._freed(job, entry, done):
                     entry.state, entry.test_s = "queued", 0
@@ -649,6 +651,8 @@ class Driver:
         """Leave a job to whoever holds it; it loses the nodes that were chosen for it."""
         entry.state, entry.test_s, entry.admin = "kept", 0, False
         done.kept[job.key] = job.remark or job.reason
+        if not self._rules.dry:
+            self._journal.save()  # its nodes may be all that tells whose hold it is
         self._freed(job, entry, done)
 
     def _freed(self, job: Job, entry: Entry, done: Cycle) -> bool:
@@ -663,6 +667,7 @@ class Driver:
         except RefusedError as error:
             done.refused[job.key] = str(error)
             return False
+        entry.nodes = []  # from now on, whoever names these nodes for it wants them
         return True
 
     def _own_nodes(self, job: Job, entry: Entry | None) -> str:

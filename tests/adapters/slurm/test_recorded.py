@@ -581,6 +581,56 @@ def test_stopping_releases_no_job_that_others_hold(
     assert slurm.row("9")["required_nodes"] == ""
 
 
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("reason", ["JobHeldUser", "JobHeldAdmin"])
+def test_a_hold_by_others_stays_though_the_driver_is_killed_when_it_sees_it(
+    slurm: Recorded, tmp_path: Path, reason: str, after: int
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert "9" in made.cycle().released
+    if reason == "JobHeldAdmin":  # the driver has held it once itself
+        slurm.row("9")["state_reason"] = "AssocMaxJobsLimit"
+        assert made.cycle().retracted == ["9"]
+        slurm.data["now_s"] += 11
+        assert "9" in made.cycle().released
+    slurm.row("9").update(priority=0, state_reason=reason)
+    mortal = Mortal(slurm.data, after)
+    with pytest.raises(Killed):
+        driver(mortal, tmp_path).cycle()
+    mortal.left = sys.maxsize
+    assert mortal.row("9")["required_nodes"] == (
+        "" if after else Journal(tmp_path).jobs["9"].nodes[0]
+    )
+    drive(mortal, tmp_path)
+    assert "9" not in mortal.began
+    driver(mortal, tmp_path).hand_back()
+    assert job_of(mortal.row("9")).held
+    assert mortal.row("9")["required_nodes"] == ""
+
+
+def test_the_chosen_nodes_of_a_job_that_others_hold_are_taken_back_when_slurm_answers_again(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    class Silent(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if job == "9":
+                raise SlurmError("no answer within 30 s")
+            super().update(job, changes)
+
+    made = driver(slurm, tmp_path)
+    nodes = made.cycle().released["9"]
+    slurm.row("9").update(priority=0, state_reason="JobHeldAdmin", state_description=NOT_LAUNCHED)
+    slurm.__class__ = Silent
+    with pytest.raises(SlurmError, match="no answer"):
+        made.cycle()
+    slurm.__class__ = Recorded
+    assert made.cycle().kept == {}
+    assert slurm.row("9")["required_nodes"] == ""
+    slurm.update("9", {"nodelist": nodes[0]})  # by the administrator who holds it
+    made.cycle()
+    assert slurm.row("9")["required_nodes"] == nodes[0]
+
+
 @pytest.mark.parametrize("by", ["the administrator who holds it", "its user"])
 def test_nodes_that_others_name_for_a_job_while_it_waits_are_its_own(
     slurm: Recorded, tmp_path: Path, by: str

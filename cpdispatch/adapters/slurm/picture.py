@@ -241,10 +241,6 @@ class _Taking(Nodes):
         """What a job asks for; a text why that cannot be said; None while it is not ready."""
         if job.left:
             return job.left
-        # With more CPUs than any node has it is spread over several, unless it says how many.
-        units = max(job.nodes, -(-job.cpus // int(self.capacity[:, 0].max())))
-        if units > job.nodes and job.gpus:
-            return "asks for GPUs that cannot be split evenly over its nodes"
         if unknown := set(job.gpus) - set(self.kinds):
             return f"asks for {', '.join(sorted(unknown))}, which no node has"
         if not any(part.up for part in self.cluster.partitions_of(job)):
@@ -252,6 +248,10 @@ class _Taking(Nodes):
         nodes, exclusive = self._allowed(job)
         if isinstance(nodes, str):
             return nodes
+        # With more CPUs than any of them has it is spread over several, unless it says how many.
+        units = max(job.nodes, -(-job.cpus // int(self.capacity[nodes, 0].max())))
+        if units > job.nodes and job.gpus:
+            return "asks for GPUs that cannot be split evenly over its nodes"
         after = self._after(job)
         if isinstance(after, str):
             return after

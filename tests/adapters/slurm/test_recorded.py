@@ -162,6 +162,17 @@ def test_what_an_instance_cannot_express_is_left_to_slurm(
     assert slurm.row("5")["priority"] == LAST
 
 
+def test_a_job_is_spread_over_as_many_nodes_as_those_need_that_it_may_use(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    large = slurm.data["nodes"][8] | {"name": "fat01", "cpus": 128, "effective_cpus": 128}
+    slurm.data["nodes"].append(large)
+    slurm.data["partitions"].append(slurm.data["partitions"][0] | {"name": "fat", "nodes": "fat01"})
+    done = driver(slurm, tmp_path).cycle()
+    assert len(done.released["15"]) == 2  # 20 tasks, on nodes of 16 CPUs
+    assert "15" not in done.left
+
+
 @pytest.mark.parametrize("dependency", ["singleton", "after:3(unfulfilled)", "afterok:3?afterok:4"])
 def test_a_dependency_that_is_not_understood_waits_for_slurm(
     slurm: Recorded, tmp_path: Path, dependency: str

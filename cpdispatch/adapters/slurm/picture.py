@@ -193,6 +193,7 @@ class _Taking(Nodes):
         self.cluster = cluster
         self.durations = durations
         self.tests = tests
+        self.allowed: dict[object, tuple[BoolArray | str, bool]] = {}
         self.by_number: dict[int, list[Job]] = {}
         for job in cluster.jobs:
             for number in {job.array, job.own} - {0}:
@@ -261,13 +262,30 @@ class _Taking(Nodes):
         return Ask(job, units, core, job.memory_mb, nodes, exclusive, after)
 
     def _allowed(self, job: Job) -> tuple[BoolArray | str, bool]:
-        """The nodes that a job may use, or why none; and whether it has them alone."""
+        """The nodes that a job may use, or why none; and whether it has them alone.
+
+        Thousands of jobs say the same: each answer is found once.
+        """
+        said = (
+            job.partition, job.limit_s, job.features, job.required, job.excluded, job.exclusive,
+            job.nodes,
+        )  # fmt: skip
+        if said not in self.allowed:
+            self.allowed[said] = self._allowed_anew(job)
+        return self.allowed[said]
+
+    def _named(self, names: Iterable[str]) -> BoolArray:
+        found = np.zeros(len(self.nodes), dtype=np.bool_)
+        found[[self.node[name] for name in names if name in self.node]] = True
+        return found
+
+    def _allowed_anew(self, job: Job) -> tuple[BoolArray | str, bool]:
         nodes, exclusive = np.zeros(len(self.nodes), dtype=np.bool_), job.exclusive
         for part in self.cluster.partitions_of(job):
             if not part.up:
                 continue
             if part.allows(job):
-                nodes |= [node.name in part.nodes for node in self.nodes]
+                nodes |= self._named(part.nodes)
                 exclusive |= part.exclusive
         if not nodes.any():
             return f"exceeds the time limit of the partition {job.partition}", exclusive
@@ -286,11 +304,11 @@ class _Taking(Nodes):
         if required:
             if len(required) != job.nodes:
                 return "names some of its nodes", exclusive
-            nodes &= [node.name in required for node in self.nodes]
-        nodes &= [node.name not in excluded for node in self.nodes]
+            nodes &= self._named(required)
+        nodes &= ~self._named(excluded)
         if int(nodes.sum()) < job.nodes:
             return "no node has its features", exclusive
-        return nodes, exclusive
+        return sealed(nodes), exclusive
 
     def _after(self, job: Job) -> list[Job] | str | None:
         """The jobs that a job waits for; a text if it waits in vain; None if that is not known."""

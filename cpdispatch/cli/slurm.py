@@ -592,7 +592,7 @@ def _stop_driver(options: SlurmOptions, folder: Path, json: bool) -> int:
             f"--state {folder}: no driver has used this folder; name the one that drive was given, "
             "or, if that is lost, drive for one cycle (--cycles 1)"
         )
-    ended = guard.ask_to_stop(folder)
+    ended = guard.ask_to_stop(folder, _complain)
     with guard.locked(folder):
         unasked = dispatch.make("easy", warm=dispatch.not_at_all)
         driver = Driver(options.client(), unasked, folder, options.rules())

@@ -311,11 +311,15 @@ class Driver:
             (job, ({"hold": False}, {"priority": LAST})[: 1 + self._rules.covers(job)])
             for job, _ in left
         ]
-        for key in self._changed([*wishes, *given_up], stop, done):
-            if key in nodes_of:
-                done.released[key] = nodes_of[key]
-            else:
-                done.left[key] = why_of[key]
+        for job, made, error in self._changed([*wishes, *given_up], stop):
+            if error is not None and made:
+                done.refused[job.key] = str(error)  # the job is released all the same
+            elif error is not None:
+                self._refused(job, error, done)
+            if made and job.key in nodes_of:
+                done.released[job.key] = nodes_of[job.key]
+            elif made:
+                done.left[job.key] = why_of[job.key]
 
     def _tell(self, picture: Picture, decision: Decision, ms: float, done: Cycle) -> None:
         """Note how a decision came about, and what it says of jobs for the first time."""
@@ -453,14 +457,13 @@ class Driver:
     def _changed(
         self,
         wishes: Sequence[tuple[Job, Sequence[Mapping[str, Any]]]],
-        stop: Callable[[], bool],
-        done: Cycle,
-    ) -> Iterator[str]:
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[tuple[Job, int, RefusedError | None]]:
         """Make the changes of each job in their order, of several jobs at once.
 
-        The key of each job of which the first change was made is told. When there is no answer for
-        a job, an error is raised: no change that was not asked for by then is made, and the jobs
-        whose first change was made are told before.
+        Of each job is told how many were made, and why Slurm refused the next one. When there is
+        no answer for a job, an error is raised: no change that was not asked for by then is made,
+        and what was made is told before.
         """
 
         def change(job: Job, changes: Sequence[Mapping[str, Any]]) -> tuple[int, SlurmError | None]:
@@ -487,15 +490,11 @@ class Driver:
                     pool.shutdown(cancel_futures=True)
                     continue
                 self._may_change |= made > 0
-                if isinstance(why_not, RefusedError) and made:
-                    done.refused[job.key] = str(why_not)  # the job is released all the same
-                elif isinstance(why_not, RefusedError):
-                    self._refused(job, why_not, done)
-                elif why_not is not None:
+                refused = why_not if isinstance(why_not, RefusedError) else None
+                if refused is None and why_not is not None:
                     failure = failure or why_not
                     pool.shutdown(cancel_futures=True)
-                if made:
-                    yield job.key
+                yield job, made, refused
         if failure is not None:
             raise failure
 
@@ -808,16 +807,13 @@ class Driver:
             else:
                 wishes.append((job, [changes]))
         self._about_to_hold(anew)
-        for job, changed in wishes:
-            try:
-                for changes in changed:
-                    self._slurm.update(job.address, changes)
+        for job, _, error in self._changed(wishes):
+            if error is None:
                 handed.append(job.key)
-                self._may_change = True
-            except RefusedError as error:
-                self._note(error)
-                if error.number not in _GONE:
-                    refused.append(str(error))
+                continue
+            self._note(error)
+            if error.number not in _GONE:
+                refused.append(str(error))
         self._check_rights()
         return handed, refused
 

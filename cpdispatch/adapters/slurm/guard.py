@@ -6,7 +6,7 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from cpdispatch.files import replacing
 LOCK, ALIVE = "lock", "driving"
 STALE_S = 300
 """After so long without a sign of life from the driver new jobs are not held any more."""
-_STOPPING_S = 120
+_STOPPING_S = 60
+"""After so long, and again and again, it is told that a driver which was asked to end runs on."""
 
 
 @contextmanager
@@ -56,13 +57,15 @@ def _holder(folder: Path) -> str:
     return text if text.isdigit() else "unknown"
 
 
-def ask_to_stop(folder: Path) -> bool:
+def ask_to_stop(folder: Path, tell: Callable[[str], None]) -> bool:
     """Ask the driver with this folder to end, and wait until it has; whether there was one.
+
+    That may take long, since the driver hands back its jobs: it is told now and then.
 
     Raises
     ------
     UsageError
-        When it does not end, or belongs to somebody else.
+        When it belongs to somebody else.
     """
     try:
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
@@ -72,7 +75,7 @@ def ask_to_stop(folder: Path) -> bool:
         raise UsageError(f"--state {folder}: cannot be read: {error.strerror}") from error
     asked = False
     try:
-        end = time.monotonic() + _STOPPING_S
+        begin, told = time.monotonic(), 0
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,10 +88,12 @@ def ask_to_stop(folder: Path) -> bool:
                 with suppress(ProcessLookupError):  # it has ended just now
                     os.kill(int(holder), signal.SIGTERM)
                 asked = True
-            if time.monotonic() > end:
-                raise UsageError(
-                    f"process {holder} was asked to stop and runs on after {_STOPPING_S} s: "
-                    "end it, and give this command again"
+            waited_s = int(time.monotonic() - begin)
+            if waited_s >= (told + 1) * _STOPPING_S:
+                told += 1
+                tell(
+                    f"process {holder} was asked to stop and still hands back jobs, or ends a "
+                    f"cycle, after {waited_s} s; Ctrl-C ends this command alone"
                 )
             time.sleep(0.1)
     except PermissionError as error:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
 import re
 import shutil
+import signal
 import socket
 import sys
 import threading
@@ -1084,6 +1086,21 @@ def test_a_job_that_cannot_be_read_is_told_when_the_others_are_handed_back(
     assert not job_of(slurm.row("6")).held
 
 
+def test_several_jobs_are_handed_back_at_once(slurm: Recorded, tmp_path: Path) -> None:
+    another = threading.Event()
+
+    class Slow(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if self.changes:
+                another.set()
+            super().update(job, changes)
+            assert another.wait(60)
+
+    slow = Slow(slurm.data)
+    assert len(driver(slow, tmp_path).hand_back()) > 5
+    assert [job.key for job in map(job_of, slow.jobs()) if job.held] == ["4"]  # by its user
+
+
 def test_what_slurm_refuses_to_take_back_is_told(slurm: Recorded, tmp_path: Path) -> None:
     class Stubborn(Recorded):
         def update(self, job: str, changes: Mapping[str, Any]) -> None:
@@ -1155,7 +1172,29 @@ def test_a_driver_that_ends_just_before_it_is_asked_to_has_ended(
     running = ExitStack()
     running.enter_context(guard.locked(tmp_path))
     monkeypatch.setattr("cpdispatch.adapters.slurm.guard.os.kill", kill)
-    assert guard.ask_to_stop(tmp_path)
+    assert guard.ask_to_stop(tmp_path, print)
+
+
+def test_a_driver_that_hands_back_for_long_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tell(text: str) -> None:
+        told.append(text)
+        if len(told) == 3:
+            running.close()
+
+    told: list[str] = []
+    asked: list[object] = []
+    running = ExitStack()
+    running.enter_context(guard.locked(tmp_path))
+    monkeypatch.setattr("cpdispatch.adapters.slurm.guard._STOPPING_S", 0)
+    monkeypatch.setattr(
+        "cpdispatch.adapters.slurm.guard.os.kill", lambda *given: asked.append(given)
+    )
+    assert guard.ask_to_stop(tmp_path, tell)
+    assert asked == [(os.getpid(), signal.SIGTERM)]  # a second signal would end it at once
+    assert len(told) == 3
+    assert told[0].startswith(f"process {os.getpid()} was asked to stop and still hands back jobs")
 
 
 def test_a_journal_that_is_damaged_is_named(tmp_path: Path) -> None:

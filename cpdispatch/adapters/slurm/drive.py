@@ -320,6 +320,7 @@ class Driver:
                 done.released[job.key] = nodes_of[job.key]
             elif made:
                 done.left[job.key] = why_of[job.key]
+                self._journal.jobs[job.key].let_go = True
 
     def _tell(self, picture: Picture, decision: Decision, ms: float, done: Cycle) -> None:
         """Note how a decision came about, and what it says of jobs for the first time."""
@@ -557,6 +558,7 @@ class Driver:
                 continue
             job = known[key]
             entry.required = self._own_nodes(job, entry)
+            entry.let_go |= entry.state == "left" and not job.held
             if not job.pending:
                 if self._started_held(job, entry):
                     self._let_run(job)
@@ -625,6 +627,8 @@ class Driver:
                 return True  # it was released: the names of its nodes came with that
         if entry.state == "started" or (entry.state == "left" and job.remark == _REQUEUED_HELD):
             return True  # it ran
+        if entry.state == "left" and entry.let_go:
+            return True  # it was Slurm's own
         return job.reason == HELD_BY_ADMIN and not entry.admin
 
     @staticmethod

@@ -43,6 +43,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     """When it was submitted, where it was queued again after a test run: Slurm then says another
     time.
     """
+    let_go: bool = False
+    """Of one that is left: whether it is seen, or Slurm has said, that it was released."""
     shown_s: int = 0
     """When it was submitted, as Slurm says: a new job may get its number."""
 

@@ -594,6 +594,43 @@ def test_stopping_releases_no_job_that_others_hold(
     assert slurm.row("9")["required_nodes"] == ""
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["a new driver", "the same"])
+@pytest.mark.parametrize("reason", ["JobHeldUser", "JobHeldAdmin"])
+def test_a_job_that_others_hold_though_it_was_left_to_slurm_stays_held(
+    slurm: Recorded, tmp_path: Path, reason: str, again: bool
+) -> None:
+    made = driver(slurm, tmp_path)
+    slurm.row("12")["licenses"] = ""
+    assert "12" in made.cycle().released
+    slurm.row("12")["state_reason"] = "AssocMaxJobsLimit"
+    assert made.cycle().retracted == ["12"]  # so the driver has held it once itself
+    slurm.row("12")["licenses"] = "matlab:1"
+    slurm.data["now_s"] += 11
+    assert "12" in made.cycle().left
+    slurm.row("12").update(priority=0, state_reason=reason)
+    if again:
+        made = driver(slurm, tmp_path)
+    assert made.cycle().kept == {"12": reason}
+    for _ in range(3):
+        slurm.step()
+        assert not made.cycle().left
+    made.hand_back()
+    assert job_of(slurm.row("12")).held
+
+
+def test_a_job_whose_driver_was_killed_before_it_was_left_is_left_by_the_next(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    slurm.data["jobs"] = [row for row in slurm.data["jobs"] if row["job_id"] == 12]
+    mortal = Mortal(slurm.data, 0)
+    with pytest.raises(Killed):
+        driver(mortal, tmp_path).cycle()
+    mortal.left = sys.maxsize
+    done = driver(mortal, tmp_path).cycle()
+    assert not done.kept
+    assert "12" in done.left
+
+
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("reason", ["JobHeldUser", "JobHeldAdmin"])
 def test_a_hold_by_others_stays_though_the_driver_is_killed_when_it_sees_it(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,7 +42,11 @@ class Line(msgspec.Struct):
     running: int = 0
     waiting: int = 0
     released: dict[str, list[str]] = {}
+    retracted: list[str] = []
     tests: dict[str, int] = {}
+    stopped: list[str] = []
+    left: dict[str, str] = {}
+    kept: dict[str, str] = {}
     went_on: list[str] = []
     dispatcher: str = ""
     dry_run: bool = False
@@ -67,6 +71,8 @@ class Release:
     """The length of its test run; 0 for none."""
     expected_s: int
     """How long it was expected to run; 0 where that is not told."""
+    until_s: int | None = None
+    """When the job was held again: what started later was not started by this release."""
 
 
 @dataclass(slots=True)
@@ -85,6 +91,11 @@ class Log:
     def __post_init__(self) -> None:
         for line in self.lines:
             now = line.now_s
+            # A cycle takes releases back before it makes new ones.
+            for key in (*line.retracted, *line.stopped, *line.left, *line.kept):
+                before = self.released.get(key)
+                if before and before[-1].until_s is None:
+                    before[-1] = replace(before[-1], until_s=now)
             for key in line.released:
                 found = Release(
                     now, line.reasons.get(key, "started"), line.tests.get(key, 0),

@@ -147,7 +147,9 @@ def _name(log: Log) -> str:
 def _release(log: Log, key: str, submit_s: int, start_s: int) -> Release | None:
     """The release after which a job started; None where Slurm started it by itself."""
     found = list(within(log.released.get(key, ()), submit_s, start_s, lambda each: each.at_s))
-    return found[-1] if found else None
+    if not found or (found[-1].until_s is not None and found[-1].until_s < start_s):
+        return None
+    return found[-1]
 
 
 def _fill(

@@ -296,6 +296,34 @@ def test_what_became_of_test_runs_is_told(saved: Callable[..., Run]) -> None:
     assert run.metrics["tests"] == 3
 
 
+@pytest.mark.parametrize(
+    "then", [{"retracted": ["1"]}, {"kept": {"1": "JobHeldUser"}}, {"stopped": ["1"]}],
+    ids=lambda then: next(iter(then)),
+)  # fmt: skip
+def test_a_release_that_was_taken_back_starts_no_job(
+    then: dict[str, Any], saved: Callable[..., Run]
+) -> None:
+    decided = {"ms": 1.0, "model": "easy", "status": "heuristic"}
+    released: dict[str, Any] = {
+        "entered": ["1"], "released": {"1": ["n1"]}, "tests": {"1": 120},
+        "reasons": {"1": "late"}, "expected_s": {"1": 60},
+    }  # fmt: skip
+    log = [
+        {"now_s": 1_000_000 + at, "dispatcher": "easy", "decision": decided} | more
+        for at, more in ((10, released), (45, then | {"waiting": 1}))
+    ]
+    run = saved(job(1, 5, 5000, 5050, Flags="SchedBackfill"), log=log)
+    (row,) = run.jobs.itertuples()
+    assert row.reason == "backfilled"  # by Slurm itself
+    assert row.expected_s == row.requested_s == 600
+    assert "jobs that the driver released" not in notes(run)
+    # It was started by the release if that was before it was taken back.
+    run = saved(job(1, 5, 40, 5050), log=log)
+    (row,) = run.jobs.itertuples()
+    assert row.reason == "late"
+    assert notes(run)["jobs that the driver released"] == 1
+
+
 def test_lines_of_the_log_that_are_not_used_are_counted(
     saved: Callable[..., Run], tmp_path: Path
 ) -> None:

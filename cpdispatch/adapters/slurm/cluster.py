@@ -239,7 +239,10 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster at a time; ``unread`` tells of what could not be understood."""
+    """A cluster at a time; ``unread`` tells of what could not be understood.
+
+    ``arrays`` are those of which tasks wait together.
+    """
 
     now_s: int
     jobs: tuple[Job, ...]
@@ -247,6 +250,7 @@ class Cluster:
     partitions: Mapping[str, Partition]
     blocked: tuple[Blocked, ...]
     unread: tuple[str, ...]
+    arrays: frozenset[int]
 
     def partitions_of(self, job: Job) -> list[Partition]:
         """The partitions that a job names, but for those that are not known."""
@@ -273,9 +277,7 @@ class Cluster:
         Such a task has no record of its own.
         """
         array, _, task = key.partition("_")
-        return bool(task) and any(
-            job.tasks and job.array == int(array) and job.pending for job in self.jobs
-        )
+        return bool(task) and int(array) in self.arrays
 
     @property
     def unread_jobs(self) -> list[str]:
@@ -302,6 +304,7 @@ def read(source: Source) -> Cluster:
     return Cluster(
         now_s, tuple(jobs), tuple(nodes), {each.name: each for each in partitions},
         tuple(blocked), (*unread, *strange, *odd, *wrong),
+        frozenset(job.array for job in jobs if job.tasks and job.pending),
     )  # fmt: skip
 
 

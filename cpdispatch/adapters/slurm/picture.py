@@ -345,13 +345,23 @@ class _Taking(Nodes):
 
     def _ready(self, asked: list[Ask]) -> list[Ask]:
         """Without jobs that wait for others which are in no picture, until none is left."""
-        while True:
-            known = {ask.job.number for ask in asked}
-            known |= {job.number for job in self.cluster.jobs if job.running}
-            kept = [a for a in asked if all(b.tasks == "" and b.number in known for b in a.after)]
-            if len(kept) == len(asked):
-                return kept
-            asked = kept
+        running = {job.number for job in self.cluster.jobs if job.running}
+        known = running | {ask.job.number for ask in asked}
+        behind: dict[int, list[int]] = {}
+        for k, ask in enumerate(asked):
+            for job in ask.after:
+                if job.number not in running:
+                    behind.setdefault(job.number, []).append(k)
+        out = [
+            k for k, ask in enumerate(asked)
+            if any(job.tasks or job.number not in known for job in ask.after)
+        ]  # fmt: skip
+        dropped = set(out)
+        for k in out:  # it grows
+            found = [each for each in behind.get(asked[k].job.number, ()) if each not in dropped]
+            dropped.update(found)
+            out += found
+        return [ask for k, ask in enumerate(asked) if k not in dropped]
 
     def _queue(self, asked: Sequence[Ask], more: More, labels: Labels) -> IntArray:
         request = np.zeros((len(asked), len(self.kinds) + len(more.names)), dtype=np.int64)

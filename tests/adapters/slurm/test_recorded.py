@@ -175,6 +175,32 @@ def test_a_job_is_spread_over_as_many_nodes_as_those_need_that_it_may_use(
     assert "15" not in done.left
 
 
+@pytest.mark.parametrize("waits", [True, False], ids=["in the picture", "in no picture"])
+def test_a_chain_of_jobs_is_asked_about_where_its_first_one_is(
+    slurm: Recorded, waits: bool
+) -> None:
+    first = slurm.row("5")
+    first["priority"] = 0 if waits else 4_000_000  # one of Slurm's own
+    for number in (203, 201, 202):
+        after = f"afterany:{number - 1 if number > 201 else 5}(unfulfilled)"
+        slurm.data["jobs"].append(slurm.row("6") | {"job_id": number, "dependency": after})
+    picture = take(read(slurm), lambda job: job.held)
+    keys = {job.key for job in picture.jobs}
+    assert {"5", "201", "202", "203"} & keys == ({"5", "201", "202", "203"} if waits else set())
+    assert "6" in keys
+
+
+@pytest.mark.parametrize(
+    ("told", "address"),
+    [("100,107,198,2...", "7_[100,107,198]"), ("1-3,7-9,101-1...", "7_[1-3,7-9]"),
+     ("1-3,7...", "7_[1-3]"), ("1-3,...", "7_[1-3]"), ("1-3,7", "7_[1-3,7]")],
+)  # fmt: skip
+def test_a_list_of_tasks_that_slurm_has_cut_names_no_other_task(
+    slurm: Recorded, told: str, address: str
+) -> None:
+    assert job_of(slurm.row(7) | {"array_task_string": told}).address == address
+
+
 @pytest.mark.parametrize("dependency", ["singleton", "after:3(unfulfilled)", "afterok:3?afterok:4"])
 def test_a_dependency_that_is_not_understood_waits_for_slurm(
     slurm: Recorded, tmp_path: Path, dependency: str

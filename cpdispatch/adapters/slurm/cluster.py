@@ -335,7 +335,9 @@ def job_of(row: dict[str, Any]) -> Job:
     address = key if number == array else str(number)
     if tasks:
         task_ranges(tasks)  # raises where they cannot be told
-        address = f"{array}_[{tasks.removesuffix('...').rstrip(',')}]"
+        # Slurm cuts long lists anywhere: the last number may be a part of another one.
+        whole = tasks.rpartition(",")[0] if tasks.endswith("...") else tasks
+        address = f"{array}_[{whole}]"
     asked = tres(text_of(row.get("tres_req_str")))
     nodes = max(count(asked.get("node") or "1"), 1)
     cpus = max(count(asked.get("cpu") or "1"), 1)

@@ -36,6 +36,8 @@ _HARMLESS = frozenset(("PLANNED", "CLOUD", "DYNAMIC_NORM", "POWERED_DOWN", COMPL
 """
 _TASK_BITS = 22
 _JOB = "job"
+PARTITION = "partition"
+"""As which the texts of `Cluster.unread` name a partition."""
 
 
 class Source(Protocol):
@@ -299,7 +301,7 @@ def read(source: Source) -> Cluster:
     now_s = source.now_s()
     jobs, unread = _each(_JOB, source.jobs(), job_of)
     nodes, strange = _each("node", source.nodes(), node_of)
-    partitions, odd = _each("partition", source.partitions(), _partition_of)
+    partitions, odd = _each(PARTITION, source.partitions(), _partition_of)
     blocked, wrong = _each("reservation", source.reservations(), _blocked_of)
     return Cluster(
         now_s, tuple(jobs), tuple(nodes), {each.name: each for each in partitions},

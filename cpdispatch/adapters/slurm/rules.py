@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cpdispatch.adapters.slurm.cluster import HELD_BY_USER, Cluster, Job
+from cpdispatch.adapters.slurm.client import SlurmError
+from cpdispatch.adapters.slurm.cluster import HELD_BY_USER, PARTITION, Cluster, Job
 from cpdispatch.errors import UsageError, nearest
 
 HoldBy = Literal["plugin", "submitters"]
@@ -55,8 +56,13 @@ class Rules:
         Raises
         ------
         UsageError
+        SlurmError
+            When what Slurm says of it cannot be understood.
         """
         known = cluster.partitions
+        for text in cluster.unread if self.partition else ():
+            if text.startswith(f"{PARTITION} {self.partition}: "):
+                raise SlurmError(f"--only-partition {self.partition}: not understood: {text}")
         if self.partition and known and self.partition not in known:
             raise UsageError(
                 f"--only-partition {self.partition}: the cluster has no such partition"

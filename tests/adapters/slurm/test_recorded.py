@@ -1558,6 +1558,29 @@ def test_a_partition_that_the_cluster_does_not_have_ends_the_command(
     assert "no such partition; did you mean small? (it has: " in capsys.readouterr().err
 
 
+def test_a_partition_that_cannot_be_read_is_not_said_to_be_missing(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    class Repaired(Recorded):
+        reads = 0
+
+        def partitions(self) -> list[dict[str, Any]]:
+            self.reads += 1
+            rows = super().partitions()
+            if self.reads == 1:
+                rows[0]["max_time_limit"] = 1.5
+            return rows
+
+    repaired = Repaired(slurm.data)
+    monkeypatch.setattr("cpdispatch.adapters.slurm.client.Client", lambda *given: repaired)
+    given = ["--state", str(tmp_path), "--every", "1ms", "--cycles", "2"]
+    assert cli.run(["slurm", "drive", *given, "--only-partition", "main"]) == 0
+    out, err = capsys.readouterr()
+    assert "cycle 1: --only-partition main: not understood: partition main: not a whole" in err
+    assert ": released to n" in out
+
+
 def test_watch_ends_where_no_slurm_answers_at_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

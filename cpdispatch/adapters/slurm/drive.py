@@ -591,7 +591,7 @@ class Driver:
                     claims.append(Claim(job, tuple(entry.nodes)))
         if not self._rules.dry:
             self._retract(retracted, done)
-            self._journal.lost = False
+            self._journal.seen([text.partition(":")[0] for text in cluster.unread_jobs])
             self._journal.save()
         return claims
 
@@ -618,7 +618,7 @@ class Driver:
         if _NOT_LAUNCHED in (job.remark, job.reason.replace("_", " ")):
             return True
         if entry is None:  # held as it was submitted, or, without a journal, as a driver left it
-            return not self._journal.lost and self._looks_foreign(job)
+            return not self._lost(job) and self._looks_foreign(job)
         if entry.state in ("stopped", "retracted"):  # by the driver
             return False
         if entry.state == "released":
@@ -630,6 +630,10 @@ class Driver:
         if entry.state == "left" and entry.let_go:
             return True  # it was Slurm's own
         return job.reason == HELD_BY_ADMIN and not entry.admin
+
+    def _lost(self, job: Job) -> bool:
+        """Whether a driver may have held a job of which the journal knows nothing."""
+        return self._journal.lost or f"job {job.own}" in self._journal.unread
 
     @staticmethod
     def _looks_foreign(job: Job) -> bool:
@@ -679,7 +683,7 @@ class Driver:
             chosen = entry.nodes and _names_in(job.required) == sorted(entry.nodes)
             return entry.required if chosen or not job.pending else job.required
         # Without a journal: a driver names the nodes of what it releases, or has held again since.
-        again = job.restarts or (self._journal.lost and self._looks_foreign(job))
+        again = job.restarts or (self._lost(job) and self._looks_foreign(job))
         return job.wished if job.marked and (again or not job.held) else job.required
 
     def _is_ours(self, job: Job) -> bool:
@@ -769,7 +773,7 @@ class Driver:
             handed += [key for key in again if key not in handed]
             if not again and not said:
                 self._journal.jobs.clear()
-                self._journal.lost = False
+                self._journal.seen([])
                 self._journal.save()
                 return handed
         raise SlurmError(f"jobs are still held: {'; '.join(said[:1]) or ', '.join(again[:9])}")

@@ -55,6 +55,7 @@ class _File(msgspec.Struct):
     holds: bool = False
     """Whether the entries tell of the driver's own holds: those of an earlier version do not."""
     lost: bool = False
+    unread: list[str] = []
 
 
 class Journal:
@@ -67,6 +68,9 @@ class Journal:
     lost : bool
         Whether there was no file, and no whole cycle since: jobs may have been released and held
         that it knows nothing of. The file keeps this over restarts.
+    unread : list of str
+        The jobs that could not be read since then, as `Cluster.unread` names them: it is lost for
+        these until they are read.
 
     Raises
     ------
@@ -78,22 +82,29 @@ class Journal:
         self._path = folder / NAME
         self._kept = b""
         self.jobs: dict[str, Entry] = {}
+        self.unread: list[str] = []
         self.lost = not self._path.exists()
         if not self.lost:
             content = self._path.read_bytes()
             found = parse_json(content, _File, "a journal", self._path, FORMAT)
-            self.jobs, self.lost = found.jobs, found.lost
+            self.jobs, self.lost, self.unread = found.jobs, found.lost, found.unread
             for entry in self.jobs.values():
                 entry.admin |= not found.holds and entry.tries > 0
         sweep(folder, NAME)
 
     def save(self) -> None:
         """Write the entries, whole or not at all, unless the file has them."""
-        content = msgspec.json.encode(_File(FORMAT, self.jobs, holds=True, lost=self.lost))
+        file = _File(FORMAT, self.jobs, holds=True, lost=self.lost, unread=self.unread)
+        content = msgspec.json.encode(file)
         if content != self._kept:
             with replacing(self._path) as temporary:
                 temporary.write_bytes(content)
             self._kept = content
+
+    def seen(self, unread: list[str]) -> None:
+        """Note that all jobs were looked at, but for those that could not be read."""
+        self.unread = [each for each in unread if self.lost or each in self.unread]
+        self.lost = False
 
     def of(self, *states: str) -> Iterator[tuple[str, Entry]]:
         """The entries in one of these states."""

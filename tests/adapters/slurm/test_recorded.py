@@ -863,6 +863,32 @@ def test_a_hold_by_an_administrator_stays_though_slurm_refused_a_release_before(
         assert job_of(slurm.row("9")).held
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["a new driver", "the same"])
+def test_a_job_that_cannot_be_read_when_the_journal_is_lost_is_the_drivers_all_the_same(
+    slurm: Recorded, tmp_path: Path, again: bool
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert {"5", "9"} <= set(made.cycle().released)
+    slurm.row("9")["state_reason"] = "AssocMaxJobsLimit"
+    assert made.cycle().retracted == ["9"]
+    (tmp_path / NAME).unlink()
+    told, slurm.row("9")["tres_req_str"] = slurm.row("9")["tres_req_str"], "cpu=many"
+    made = driver(slurm, tmp_path)
+    assert job_of(slurm.row("13")).held
+    for _ in range(2):
+        assert made.cycle().unread
+    slurm.update("13", {"hold": True})  # by an administrator
+    if again:
+        made = driver(slurm, tmp_path)
+    assert made.cycle().kept == {"13": "JobHeldAdmin"}  # of this one the journal is not lost
+    slurm.row("9")["tres_req_str"] = told
+    done = made.cycle()
+    assert not done.kept
+    slurm.step(700)
+    assert "9" in done.released or "9" in made.cycle().released
+    assert not Journal(tmp_path).unread
+
+
 def test_a_driver_that_is_killed_while_it_holds_a_job_again_takes_the_hold_for_its_own(
     slurm: Recorded, tmp_path: Path
 ) -> None:

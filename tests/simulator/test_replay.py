@@ -353,7 +353,7 @@ def test_a_wrong_decision_is_that_of_the_dispatcher_who_passes_it_on(sample: Wor
         name, inner = "outer", dispatch.make("easy")
 
         def dispatch(self, instance: Instance) -> Decision:
-            wider = replace(instance, free=instance.free + 1)
+            wider = replace(instance, free=instance.system.capacity)
             return self.inner.dispatch(wider)
 
     says = r"^outer answered with an infeasible decision made by easy at time \d+: capacity"

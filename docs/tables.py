@@ -911,7 +911,7 @@ def planning_predicted() -> list[str]:
 def planning_settings() -> list[str]:
     """What other settings of the engine bring, beside its defaults."""
     durations = {"walltime": "requested", "actual": "known"}
-    names = ("reserve=all", "objective=pp_slowdown", "release=off")
+    names = dict.fromkeys(row["dispatcher"].rpartition(",")[2] for row in rows("planning_settings"))
     lines = []
     for load in ("eurora", "gaia", "kit"):
         for predictor, name in durations.items():

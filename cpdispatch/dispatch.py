@@ -254,15 +254,20 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 def _engine(settings: Settings, given: dict[str, Any], model: str = "") -> Dispatcher:
     """An engine around a model; around one that it chooses itself where none is named."""
-    from cpdispatch.models.engine import Engine
-    from cpdispatch.models.hyper import make_hyper
+    make: Callable[..., Any]
+    if model:
+        from cpdispatch.models.engine import Engine
 
+        make = partial(Engine, model)
+    else:
+        from cpdispatch.models.hyper import make_hyper
+
+        make = make_hyper
     limit_s = given.pop("limit", settings.limit_s)
     wait = given.pop("wait", settings.wait(WAIT_PLANNED))
     given.pop("tests", None)  # they come after all starts in any case
     if "test" in given:
         given["test_s"] = given.pop("test")
-    make: Callable[..., Any] = partial(Engine, model) if model else make_hyper
     return _bounded(make(limit_s=limit_s, seed=settings.seed, **given), wait)
 
 

@@ -17,6 +17,7 @@ from cpdispatch.extra import check
 from cpdispatch.jobs import Job
 from cpdispatch.predict.recent import Recent
 from cpdispatch.predict.trees import Trees, grow, quantiles
+from cpdispatch.workloads.clock import DAY_S, WEEK_S
 
 Key = tuple[int, ...]
 Features = NDArray[np.float32]
@@ -30,7 +31,6 @@ SCORES = 1000
 """Jobs that ended last by which the upper quantile is corrected."""
 FEATURES = 31
 LEVEL = 0.6
-_DAY_S, _WEEK_S = 86_400, 604_800
 _LONG_AGO, _NONE = 20.0, -1.0
 _OF_NEW, _OF_OLD = 0.3, 0.7
 
@@ -234,7 +234,7 @@ class Forest:
             history.end(now, runtime_s, runtime_s / max(1, job.requested_s))
         self._ended.set(job.id, TrainingJob(asked.features, runtime_s))
         jobs = len(self._ended)
-        due = now >= self._grown_s + _WEEK_S or jobs >= 2 * self._grown_from
+        due = now >= self._grown_s + WEEK_S or jobs >= 2 * self._grown_from
         if jobs >= FEWEST and due:
             features, runtimes = zip(*self._ended.values(), strict=True)
             self._trees = grow(
@@ -326,7 +326,7 @@ def _features(job: Job, now: int, histories: tuple[History, ...]) -> Features:
         log(max(1, job.requested_s)),
         log(processors_of(job)),
         job.submit_s // 3600 % 24,
-        job.submit_s // _DAY_S % 7,
+        job.submit_s // DAY_S % 7,
         job.user,
         job.queue,
         job.group,

@@ -368,8 +368,12 @@ class State:
 
     def _came(self, now: int, came_s: Mapping[int, int]) -> IntArray:
         """When each queued job came into the queue, where that is known by row; else now."""
-        rows = self.queue_hidden[ROW, : self.queued].tolist()
-        return sealed(np.array([came_s.get(row, now) for row in rows], dtype=np.int64))
+        found = np.full(self.queued, now, dtype=np.int64)
+        rows = self.queue_hidden[ROW, : self.queued]
+        for row, time in came_s.items():
+            if time != now:  # under the trigger ``instant`` none is
+                found[rows == row] = time
+        return sealed(found)
 
     def _stopped(self, held: Mapping[int, Held]) -> Stopped:
         rows = self.queue_hidden[ROW, : self.queued]

@@ -134,7 +134,8 @@ def check(
 
     ``rules`` are ``trigger``, ``correction`` and ``kill_at_limit``, see `simulate`.
     """
-    _begun(parts, dispatcher, predictor, rules, settings, lambda: False)
+    _, begun = _begun(parts, dispatcher, predictor, rules, settings, lambda: False)
+    begun.prepared(begun.first)
 
 
 def _begun(
@@ -250,7 +251,6 @@ class _Windows:
                 f"system {self.system.name} has limits, which no replay by windows keeps: leave "
                 "--window out, or the system's limits"
             )
-        self._prepared(self.first)  # what is wrong with it is told before anything is written
 
     def go(self) -> Iterator[Done]:
         """Replay to the end; the parts of the log in order, each once all its jobs have ended."""
@@ -315,7 +315,7 @@ class _Windows:
                 of.ended(window.rows[jobs], replay, jobs)
         return window
 
-    def _prepared(self, workload: Workload) -> Replays:
+    def prepared(self, workload: Workload) -> Replays:
         """What replays of a part of the log have in common."""
         runtime_s = workload.runtime_s
         if self._rules["kill_at_limit"]:
@@ -330,7 +330,7 @@ class _Windows:
 
     def _fresh(self, workload: Workload) -> Replay:
         """A replay of a window that has not begun."""
-        memory, prepared = memory_of(self.predictor, workload), self._prepared(workload)
+        memory, prepared = memory_of(self.predictor, workload), self.prepared(workload)
         assert memory is not None
         return Replay(
             prepared, self._rule, take(memory, prepared.rows), recorded=True,

@@ -66,24 +66,12 @@ def late_ones(
 
 def called_late(table: Schedule, late: BoolArray) -> list[Violation]:
     """Jobs that are called late where waits were not bounded."""
-    t, found = table, Findings()
-    found.add(
-        Kind.REASON,
-        late.nonzero()[0],
-        lambda k: f"job {t.id[k]} starts at {t.start_s[k]} for being late, and no wait was bounded",
-    )
-    return found.all()
+    return _amiss(table, late, "starts at {} for being late, and no wait was bounded")
 
 
 def in_order(table: Schedule, backfilled: BoolArray) -> list[Violation]:
     """Backfilled jobs where the queue's order is strict."""
-    t, found = table, Findings()
-    found.add(
-        Kind.REASON,
-        backfilled.nonzero()[0],
-        lambda k: f"job {t.id[k]} is backfilled at {t.start_s[k]}, and no job may pass another",
-    )
-    return found.all()
+    return _amiss(table, backfilled, "is backfilled at {}, and no job may pass another")
 
 
 def alone(table: Schedule, backfilled: BoolArray, waiting: IntArray) -> list[Violation]:
@@ -91,11 +79,15 @@ def alone(table: Schedule, backfilled: BoolArray, waiting: IntArray) -> list[Vio
 
     ``waiting`` is how many jobs at most waited after each job had started, shape (jobs,).
     """
+    passed_none = backfilled & (waiting <= 0)
+    return _amiss(table, passed_none, "is backfilled at {}, when no other job waits")
+
+
+def _amiss(table: Schedule, which: BoolArray, says: str) -> list[Violation]:
+    """Jobs whose reasons are wrong; ``says`` has a place for the start."""
     t, found = table, Findings()
     found.add(
-        Kind.REASON,
-        (backfilled & (waiting <= 0)).nonzero()[0],
-        lambda k: f"job {t.id[k]} is backfilled at {t.start_s[k]}, when no other job waits",
+        Kind.REASON, which.nonzero()[0], lambda k: f"job {t.id[k]} {says.format(t.start_s[k])}"
     )
     return found.all()
 

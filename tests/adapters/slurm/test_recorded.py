@@ -399,19 +399,24 @@ def test_a_job_that_is_cancelled_before_its_release_is_forgotten(
     assert "6" in done.released
 
 
+class Slow(Recorded):
+    """Answers a change once another one has come, too."""
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(data)
+        self._another = threading.Event()
+
+    def update(self, job: str, changes: Mapping[str, Any]) -> None:
+        if self.changes:
+            self._another.set()
+        super().update(job, changes)
+        assert self._another.wait(60)
+
+
 def test_a_release_waits_for_no_other_and_comes_before_its_priority(
     slurm: Recorded, tmp_path: Path
 ) -> None:
     slurm.row("10").update(priority=4_000_000, admin_comment="")  # one of Slurm's own
-    another = threading.Event()
-
-    class Slow(Recorded):
-        def update(self, job: str, changes: Mapping[str, Any]) -> None:
-            if self.changes:
-                another.set()
-            super().update(job, changes)
-            assert another.wait(60)
-
     slow = Slow(slurm.data)
     done = driver(slow, tmp_path).cycle()
     assert len(done.released) > 2
@@ -1176,15 +1181,6 @@ def test_a_job_that_cannot_be_read_is_told_when_the_others_are_handed_back(
 
 
 def test_several_jobs_are_handed_back_at_once(slurm: Recorded, tmp_path: Path) -> None:
-    another = threading.Event()
-
-    class Slow(Recorded):
-        def update(self, job: str, changes: Mapping[str, Any]) -> None:
-            if self.changes:
-                another.set()
-            super().update(job, changes)
-            assert another.wait(60)
-
     slow = Slow(slurm.data)
     assert len(driver(slow, tmp_path).hand_back()) > 5
     assert [job.key for job in map(job_of, slow.jobs()) if job.held] == ["4"]  # by its user

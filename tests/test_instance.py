@@ -22,6 +22,7 @@ from cpdispatch.instance import (
     FORMAT,
     FORMAT_OF_RESTARTS,
     NO_LATEST_S,
+    NO_NODES,
     Instance,
     Power,
     Reservation,
@@ -31,7 +32,7 @@ from cpdispatch.instance import (
     to_json,
 )
 from cpdispatch.jobs import Column, JobTable
-from cpdispatch.system import LIMIT
+from cpdispatch.system import LIMIT, System
 from tests.effort import examples
 from tests.strategies import instance_files, instances, read
 
@@ -215,6 +216,10 @@ def test_an_instance_that_is_built_in_python_is_checked_too(
          f"upper_s[0]: must be {LIMIT} or less (found {2**62})"),
         (lambda block: spoiled(block, (Column.REQUESTED, 0), -1),
          "requested_s[0]: negative (found -1)"),
+        (lambda block: spoiled(block, (Column.REQUEST + 1, 0), -3),
+         "request[0, 1]: negative (found -3)"),
+        (lambda block: np.zeros((21, 0)), "block: an int64 array of shape (19, 0) is needed"),
+        (lambda block: block[:-1, :0], "block: an int64 array of shape (19, 0) is needed"),
     ],
 )  # fmt: skip
 def test_a_queue_that_is_built_in_python_is_checked_too(
@@ -243,6 +248,10 @@ def test_a_queue_that_is_built_in_python_is_checked_too(
             {"jobs": JobTable(np.ones((12, 1)))},
             "running.jobs.block: an int64 array of shape (19, 1)",
         ),
+        (
+            {"jobs": JobTable(-np.ones((19, 1), dtype=np.int64))},
+            "running.jobs.request[0, 0]: negative (found -1)",
+        ),
     ],
 )
 def test_running_jobs_that_are_built_in_python_are_checked_too(
@@ -254,6 +263,12 @@ def test_running_jobs_that_are_built_in_python_are_checked_too(
     with pytest.raises(InputError) as refused:
         replace(instance, running=replace(instance.running, **changed))
     assert str(refused.value).startswith(f"instance: field {message}")
+
+
+def test_a_queue_that_is_right_on_one_system_is_checked_on_another() -> None:
+    pool = System.pool(4)
+    with pytest.raises(InputError, match=r"field queue.block: an int64 array of shape \(16, 1\)"):
+        replace(read(FILE), system=pool, free=pool.capacity, down=NO_NODES)
 
 
 @pytest.mark.parametrize(

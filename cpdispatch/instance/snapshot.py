@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cpdispatch import access
+from cpdispatch.access.spread import LIMIT_TYPE
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.frozen import quick, unfinished
@@ -345,8 +346,9 @@ class Instance(_Flat):
     def __post_init__(self) -> None:
         check = Check("instance")
         check.nodes(self.free, self.down, self.system)
-        if not self.queue.checked:
-            check.queued(self.queue, len(self.system.resources))
+        rows = Column.REQUEST + len(self.system.resources)
+        if not self.queue.checked or len(self.queue.columns) != rows:
+            check.queued(self.queue, self.system)
         check.running_jobs(self.running, self.system, self.now)
         if self.reservations or self.power is not None or self.starvation is not None:
             check.rules(self)
@@ -540,37 +542,43 @@ class Check:
         if len(down):
             self.numbered(down.tolist(), "down", system.nodes)
         # As numbers without a sign, those below 0 are beyond any capacity.
-        if not (free.view(np.uint64) <= system.capacity.view(np.uint64)).all():
-            n, r = np.argwhere((free < 0) | (free > system.capacity))[0].tolist()
+        if (free.view(np.uint64) <= system.capacity.view(np.uint64)).all():
+            return
+        wrong = (free < 0) | (free > system.capacity)
+        wrong[:, np.array(system.resources) == LIMIT_TYPE] = False  # requests of it are below 0
+        for n, r in np.argwhere(wrong)[:1].tolist():
             self.need(
                 False, f"free[{n}, {r}]", int(free[n, r]),
                 f"a node with {system.capacity[n, r]} {system.resources[r]} has from 0 to "
                 f"{system.capacity[n, r]} of them free",
             )  # fmt: skip
 
-    def queued(self, jobs: JobTable, kinds: int) -> None:
-        """The jobs of the queue, on a system of so many resource types."""
-        block = self.block(jobs, "queue", kinds)
+    def queued(self, jobs: JobTable, system: System) -> None:
+        """The jobs of the queue."""
+        block = self.block(jobs, "queue", system)
         for name, column, least in _LEAST:
             row = block[column]
             for k in ((row < least) | (row > LIMIT)).nonzero()[0][:1].tolist():
                 self.number(int(row[k]), f"queue.{name}[{k}]", least)
         jobs.checked = True
 
-    def block(self, jobs: JobTable, field: str, kinds: int) -> IntArray:
-        """The block of a table of jobs, with a row for each column and each resource type.
-
-        One of no job may have other rows.
-        """
-        block = jobs.block
-        if block.ndim == 2 and block.shape[0] > Column.UPPER and not block.size:
-            return block
+    def block(self, jobs: JobTable, field: str, system: System) -> IntArray:
+        """The block of a table of jobs, with a row for each column and each resource type."""
+        block, kinds = jobs.block, len(system.resources)
         self.integers(block, f"{field}.block", (Column.REQUEST + kinds, *block.shape[-1:]))
+        asked = block[Column.REQUEST :]
+        if asked.size and np.minimum.reduce(asked, axis=None) < 0:
+            wrong = asked < 0
+            wrong[np.array(system.resources) == LIMIT_TYPE] = False
+            for r, k in np.argwhere(wrong)[:1].tolist():
+                self.number(int(asked[r, k]), f"{field}.request[{k}, {r}]", 0)
         return block
 
     def running_jobs(self, running: Running, system: System, now: int) -> None:
         """The arrays of the running jobs."""
-        self.block(running.jobs, "running.jobs", len(system.resources))
+        block = running.jobs.block
+        if block.size or block.dtype != np.int64:  # a table of no job may have any rows
+            self.block(running.jobs, "running.jobs", system)
         jobs, node, nodes = len(running.jobs), running.node, system.nodes
         for name in ("start_s", "end_s", "overdue"):
             self.integers(getattr(running, name), f"running.{name}", (jobs,))

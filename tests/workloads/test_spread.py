@@ -125,6 +125,27 @@ def test_a_limit_that_holds_anyway_changes_nothing() -> None:
     assert with_limit.resources == (*FOUR.resources, LIMIT_TYPE)
 
 
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("easy", {"dependencies": True}),
+        ("easy", {"power_cap": 1000}),
+        ("hcp:limit=0.05", {}),
+        ("best", {"trigger": "event"}),
+        ("easy:wait=0.8", {"trigger": "event"}),
+    ],
+)
+def test_a_limited_job_runs_beside_others_under_every_rule(name: str, rules: Any) -> None:
+    """What the running job asks for is below 0, and what is free is more than there is."""
+    workload = jobs(
+        units=[2, 5, 1], units_per_node_max=[1, 0, 0], submit=[0, 1, 2], core=8,
+        preceding=[-1, -1, 2], think=[-1, -1, 1],
+    )  # fmt: skip
+    run = ran(workload, name, replace(FOUR, watts={"core": 1}), **rules)
+    assert lies(run)[0] == [1, 1]
+    assert (run.jobs["start"] >= 0).sum() == 2
+
+
 def test_a_job_that_wants_more_nodes_than_there_are_never_fits() -> None:
     run = ran(jobs(units=[5, 4], units_per_node_max=[1, 1]))
     assert run.jobs["reason"].tolist() == ["never_fits", "started"]

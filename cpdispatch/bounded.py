@@ -205,9 +205,9 @@ class EasyShadow:
     def _submit(self, instance: Instance, positions: list[int], begins: bool) -> None:
         """Let the jobs at these positions of the queue wait under EASY, if they can start.
 
-        They wait since they came into the queue: what kept them back before is no wait for nodes.
-        Where nobody knows when that was, see `cpdispatch.instance.Instance.came_s`, those that
-        waited when the simulation ``begins`` came at their submissions, others now.
+        What kept them back before is no wait for nodes. Where nobody knows since when they wait,
+        see `cpdispatch.instance.Instance.came_s`, those that waited when the simulation ``begins``
+        do since their submissions, others since now.
         """
         assert self._system is not None
         new = np.array(positions, dtype=np.int64)
@@ -217,13 +217,15 @@ class EasyShadow:
             return
         jobs = instance.queue.take(new)
         fits = system_fits(self._system, jobs) | system_fits(instance.system, jobs)
-        fitting = fits.nonzero()[0]
-        jobs = jobs.take(fitting)
+        jobs = jobs.take(fits.nonzero()[0])
         if instance.came_s is not None:
-            since_s = instance.came_s[new[fitting]]
+            came_s = dict(zip(*instance.came_s.tolist(), strict=True))
+            ids = jobs.id.tolist()
+            since_s = np.array([came_s.get(id, instance.now) for id in ids], dtype=np.int64)
         else:
             since_s = jobs.submit_s if begins else np.full(len(jobs), instance.now)
-        self._enter(jobs, since_s)
+        order = np.argsort(since_s, kind="stable")  # EASY has its queue in this order
+        self._enter(jobs.take(order), since_s[order])
 
     def _find_running(self, instance: Instance, runs: dict[int, int]) -> None:
         """Add jobs that already ran when they were first seen, with their remaining durations."""

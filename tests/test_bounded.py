@@ -15,7 +15,7 @@ from cpdispatch import dispatch, verify
 from cpdispatch.bounded import Bounded, EasyShadow
 from cpdispatch.compiled import shadow as kernels
 from cpdispatch.decision import NO_START, Decision
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.events import CAPACITY, CapacityRow, Events
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.instance import Instance, Starvation, Stopped, dump, load, loads
@@ -199,6 +199,9 @@ BEGIN = on_nodes(
 LATE_BEGIN = on_nodes(
     two_nodes(), submit=[10, 90_000], runtime=10, units=1, begin=[86_400, -1]
 )  # fmt: skip
+MEANWHILE = on_nodes(
+    two_nodes(), submit=[6, 20, 90_000], runtime=[100_000, 10, 10], units=1, core=[1, 3, 1]
+)
 LESS = on_nodes(two_nodes(), submit=[10, 20, 90_000], runtime=10, units=1, core=[4, 1, 1])
 FEWER_CORES = Events(
     ("case.csv",),
@@ -217,8 +220,16 @@ FEWER_CORES = Events(
         (BEGIN, {}, [86_400, 20, 90_000]),
         (LATE_BEGIN, {}, [86_400, 90_000]),
         (LESS, {"events": FEWER_CORES}, [86_400, 20, 90_000]),
+        (MEANWHILE, {"events": FEWER_CORES, "trigger": "event"}, [6, 86_400, 90_000]),
     ],
-    ids=["limit", "limit, general loop", "begin time", "begin time of the first job", "capacity"],
+    ids=[
+        "limit",
+        "limit, general loop",
+        "begin time",
+        "begin time of the first job",
+        "capacity",
+        "capacity, nobody asked meanwhile",
+    ],
 )
 def test_waits_that_are_not_for_nodes_are_no_waits_under_easy(
     case: tuple[Workload, System], how: dict[str, Any], start_s: list[int]
@@ -247,6 +258,76 @@ def test_a_think_time_is_no_wait_under_easy(trigger: str) -> None:
     run = simulate(*case, "easy:wait=0.8", dependencies=True, trigger=trigger)
     assert run.jobs["start"].tolist() == [0, 150, 100]
     assert max(easy_waits(run)) == 98
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_a_job_that_comes_within_its_think_time_waits_from_the_end_of_that_on(trigger: str) -> None:
+    case = on_nodes(
+        two_nodes(), submit=[0, 1, 120, 200], runtime=[100, 900, 10, 10], units=8,
+        preceding=[-1, -1, 1, -1], think=[-1, -1, 50, -1],
+    )  # fmt: skip
+    run = simulate(*case, "easy:wait=0.8", dependencies=True, trigger=trigger)
+    assert run.jobs["start"].tolist()[:2] == [0, 100]
+    assert max(easy_waits(run)) == 1_000 - 150
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_the_longest_wait_is_that_of_the_job_that_came_first(trigger: str) -> None:
+    """Job 2 was submitted before job 3, and comes after it."""
+    case = on_nodes(
+        two_nodes(), submit=[0, 5, 10, 20], runtime=[1_000, 500, 10, 10], units=8,
+        begin=[-1, 100, -1, 300],
+    )  # fmt: skip
+    run = simulate(*case, "easy:wait=0.8", trigger=trigger)
+    assert run.verify() == []
+    waits = dict(zip(run.decisions["time"], easy_waits(run), strict=True))
+    assert waits[300] == 290
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_a_job_that_waits_for_another_waits_for_nodes_from_its_end_on(trigger: str) -> None:
+    case = on_nodes(
+        two_nodes(), submit=[0, 1, 2], runtime=[100, 1_000, 10], units=8, preceding=[-1, 1, -1],
+    )  # fmt: skip
+    run = simulate(*case, "easy:wait=0.8", dependencies=True, trigger=trigger)
+    assert max(easy_waits(run)) == 98  # of job 3, while job 2 has waited for nothing else
+
+
+class _FromLater:
+    """Another rule at first, and then EASY with a bound on waits."""
+
+    name = "from later"
+
+    def __init__(self, later_s: int) -> None:
+        self.first, self.bounded = dispatch.make("fifo"), dispatch.make("easy:wait=0.8")
+        self.later_s = later_s
+        self.waits: list[int] = []
+
+    def dispatch(self, instance: Instance) -> Decision:
+        if instance.now < self.later_s:
+            return self.first.dispatch(instance)
+        decision = self.bounded.dispatch(instance)
+        self.waits.append(self.bounded.shadow.longest_s)  # type: ignore[attr-defined]
+        return decision
+
+
+@pytest.mark.parametrize("predictor", [None, "last2"])
+def test_a_rule_that_is_asked_later_knows_since_when_jobs_wait(predictor: str | None) -> None:
+    case = on_nodes(two_nodes(), submit=[0, 1, 500], runtime=[1_000, 10, 5], units=8)
+    day = _FromLater(400)
+    assert simulate(*case, day, predictor=predictor).verify() == []
+    assert day.waits[0] == 499
+
+
+def test_since_when_jobs_wait_is_known_by_their_ids() -> None:
+    """A part of the queue, which some rule passes on, has the whole of it."""
+    easy, running = EasyShadow(), [{"id": 1, "start": 0}]
+    easy.look(at(0, [], running))
+    came_s = np.array([[2, 3], [10, 600]])
+    seen = replace(at(1_000, [{"id": 3, "submit": 500}], running), came_s=came_s)
+    assert easy.look(seen) == 400
+    with pytest.raises(InputError, match=r"came_s: an int64 array of shape \(2, 2\)"):
+        replace(seen, came_s=came_s[:1])
 
 
 def test_what_waited_before_it_came_has_waited_since_its_submission() -> None:

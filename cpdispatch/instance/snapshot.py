@@ -317,9 +317,10 @@ class Instance(_Flat):
         How long the nodes of a job that is killed stay busy. Its next start is later.
     data : mapping of str to object
         The value of each of the additional data by name, see `cpdispatch.data.AdditionalData`.
-    came_s : int64 array, shape (queued,), or None
-        When the jobs came into the queue that no earlier instance had there. None where nobody
-        knows: the jobs of a first instance at their submissions, others just now.
+    came_s : int64 array, shape (2, jobs), or None
+        The ids of the queued jobs, and since when each has waited for nodes alone: it was in the
+        queue, what it depends on was over, and the system had what it asks for. None where nobody
+        knows that.
 
     Raises
     ------
@@ -350,6 +351,8 @@ class Instance(_Flat):
         if not self.queue.checked or len(self.queue.columns) != rows:
             check.queued(self.queue, self.system)
         check.running_jobs(self.running, self.system, self.now)
+        if self.came_s is not None:
+            check.integers(self.came_s, "came_s", (2, *np.shape(self.came_s)[1:2]))
         if self.reservations or self.power is not None or self.starvation is not None:
             check.rules(self)
 

@@ -302,8 +302,8 @@ class Simulation:
             self._switching = Switching(self.system, switch_off_s, first_s)
         self._can_happen = any((self._course, self._switching, self._data))
         """Whether anything happens beside submissions and what is in the agenda."""
-        self._came_s: dict[int, int] = {}
-        """When jobs came into the queue since the last dispatch, by row."""
+        self._came_s = self.workload.table.submit_s.copy()
+        """Since when jobs have waited for nodes, by row; see `Instance.came_s`."""
         self._by_kernel = (
             self._given_s is not None
             and not self._event_by_event
@@ -353,7 +353,6 @@ class Simulation:
                 self._asked = self._snapshot()
                 if self._precedence is not None:
                     self._asked = self._with_dependencies(self._asked, self._precedence)
-                self._came_s.clear()
                 self._asked_at = perf_counter()
                 return self._asked
         return None
@@ -626,7 +625,7 @@ class Simulation:
             self._agenda.add(int(begin_s[row]), row, BEGIN)
         elif self._gates is None:
             self._state.submit(row, self._as_seen(row, column), expected_s, upper_s)
-            self._came_s[row] = self.now
+            self._came_s[row] = max(self._came_s[row], self.now)
         else:
             self._expected[row] = expected_s, upper_s
             self._gates.submit(row)
@@ -636,7 +635,7 @@ class Simulation:
         passed = [] if self._gates is None else self._gates.passing()
         for row in passed:
             self._state.submit(row, self._seen_of(row), *self._expected.pop(row))
-            self._came_s[row] = self.now
+            self._came_s[row] = max(self._came_s[row], self.now)
         return bool(passed)
 
     def _seen_of(self, row: int) -> IntArray:
@@ -733,6 +732,8 @@ class Simulation:
         elif event is not None and event.kind == CAPACITY:
             for row in self._state.misfits(event.nodes, self._course.system.capacity):
                 self._node_failed(row)
+            rows, fit = self._state.fitting()
+            self._came_s[rows[~fit]] = self.now
             self._state.resize(self._course.system)
             for row in self._attempts.misfits(event.nodes):
                 self._queue_after_failure(row, *self._attempts.cut_stopped(row), tested=True)
@@ -842,8 +843,7 @@ class Simulation:
         for later in precedence.after(row).tolist():
             think_s = 0 if rejected else int(precedence.think_s[later])
             at = self.now + think_s
-            if later in self._came_s:
-                self._came_s[later] = at
+            self._came_s[later] = max(self._came_s[later], at)
             # An end is followed by a dispatch anyway, and so is the submission of a later job.
             if (think_s or rejected) and self.workload.table.submit_s[later] <= at:
                 self._agenda.wake(at)

@@ -10,10 +10,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.decision import HEAD as OF_DECISION
 from cpdispatch.decision import NO_BOUND, Decision, Placements
+from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import NO_NODES, Instance, Reservation, Running, Starvation, Stopped
 from cpdispatch.instance.snapshot import HEAD, NOW, of_flat
 from cpdispatch.instance.snapshot import RUNNING as RUNNING_SEEN
@@ -290,6 +291,11 @@ class State:
                 found.append(int(self.run_hidden[ROW, at]))
         return found
 
+    def fitting(self) -> tuple[IntArray, BoolArray]:
+        """The rows of the queued jobs, and whether each fits the system as it is."""
+        jobs = JobTable(self.queue[:, : self.queued].copy())
+        return self.queue_hidden[ROW, : self.queued], system_fits(self.system, jobs)
+
     def resize(self, system: System) -> None:
         """Let nodes have other capacity from now on, which holds what runs there."""
         self.free += system.capacity - self.system.capacity
@@ -335,11 +341,11 @@ class State:
         now: int,
         stopped: Mapping[int, Held] | None = None,
         data: Mapping[str, object] | None = None,
-        came_s: Mapping[int, int] | None = None,
+        came_s: IntArray | None = None,
     ) -> Instance:
-        """An immutable copy for a dispatcher; ``stopped`` is what queued jobs held, by row.
+        """An immutable copy for a dispatcher.
 
-        ``came_s`` says, by row, when jobs came into the queue; others did now, or long ago.
+        ``stopped`` is what queued jobs held, ``came_s`` since when jobs wait for nodes, by row.
         """
         flat = look(self.memory, now, self.correction)
         if len(self.down) or self.reservations:
@@ -355,25 +361,19 @@ class State:
         flat: IntArray,
         stopped: Mapping[int, Held] | None = None,
         data: Mapping[str, object] | None = None,
-        came_s: Mapping[int, int] | None = None,
+        came_s: IntArray | None = None,
     ) -> Instance:
         """The instance of what a kernel has copied."""
         self.ran = flat.item(RUNNING_SEEN)
-        came = None if came_s is None else self._came(flat.item(NOW), came_s)
+        came = None
+        if came_s is not None:
+            rows = self.queue_hidden[ROW, : self.queued]
+            came = sealed(np.stack((self.queue[Column.ID, : self.queued], came_s[rows])))
         return of_flat(
             flat, self.labels, flat.item(NOW), self.system, self.down, self.reservations, None,
             None, self.starvation, self._stopped(stopped) if stopped else None,
             self.restart_cost_s, data or {}, came,
         )  # fmt: skip
-
-    def _came(self, now: int, came_s: Mapping[int, int]) -> IntArray:
-        """When each queued job came into the queue, where that is known by row; else now."""
-        found = np.full(self.queued, now, dtype=np.int64)
-        rows = self.queue_hidden[ROW, : self.queued]
-        for row, time in came_s.items():
-            if time != now:  # under the trigger ``instant`` none is
-                found[rows == row] = time
-        return sealed(found)
 
     def _stopped(self, held: Mapping[int, Held]) -> Stopped:
         rows = self.queue_hidden[ROW, : self.queued]

@@ -193,7 +193,8 @@ def _times(
     table: Schedule, made: Dispatches, of: Flow, told: Told, gated: bool, found: Findings
 ) -> None:
     """Whether decisions were when something happened, and whenever they had to be."""
-    by_jobs = np.concatenate((of.came_s, of.unsure_s, of.end_s))
+    # A submission is an event, also of a job that comes into the queue at its begin time.
+    by_jobs = np.concatenate((of.came_s, of.unsure_s, of.end_s, table.submit_s))
     tests_known = np.array_equal(*of.stop_s)
     if told.changes_s is not None and tests_known:
         more = [by_jobs, of.stop_s[0], np.array(told.changes_s, dtype=np.int64)]

@@ -583,8 +583,15 @@ def test_a_job_before_its_time_is_as_if_it_were_submitted_then(
     # The queue stays in the order of submission: that is the only difference.
     if order == list(range(len(jobs))):
         assert run.jobs["start"].tolist() == starts(limits, later, CORES)
-    assert verify.run(run.jobs, run.system) == []
+    assert run.verify() == []
     assert all(s < 0 or s >= b for s, b in zip(run.jobs["start"], begin, strict=True))
+
+
+def test_a_submission_is_an_event_also_of_a_job_whose_time_comes_later():
+    three = [PlainJob(submit, 100, CORES, "ann", "short") for submit in (0, 1, 5)]
+    run = simulate(beginning(three, [-1, -1, 50]), System.pool(CORES), "easy")
+    assert run.decisions["time"].tolist()[:3] == [0, 1, 5]
+    assert run.verify() == []
 
 
 @pytest.mark.parametrize("trigger", ["instant", "event"])

@@ -29,6 +29,8 @@ class Steps:
     """Ascending, on the clock of the log. The first value also holds before its time."""
     values: tuple[float, ...]
     """From each of these times on; whole numbers where they are watts."""
+    wakes: bool = True
+    """Whether jobs are dispatched when it changes."""
 
     def at(self, now_s: int) -> float:
         """The value at a time."""
@@ -49,7 +51,9 @@ class Steps:
         return self.at(moment.now_s)
 
     def next_s(self, now_s: int) -> int | None:
-        """When it changes next."""
+        """When it changes next, and jobs are dispatched."""
+        if not self.wakes:
+            return None
         later = bisect_right(self.time_s, now_s)
         later = max(later, 1)  # the first value holds before its time
         return self.time_s[later] if later < len(self.time_s) else None
@@ -191,4 +195,5 @@ def _read(path: str, name: str, column: str) -> Steps:
         raise InputError("the table has no row", file=path, advice=advice)
     # A step that changes nothing would only wake the dispatcher.
     kept = found[:1] + [later for before, later in pairwise(found) if later[1] != before[1]]
-    return Steps(name, *(tuple(part) for part in zip(*kept, strict=True)))
+    time_s, values = zip(*kept, strict=True)
+    return Steps(name, time_s, values)

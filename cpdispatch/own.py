@@ -143,3 +143,8 @@ def _takes_seed(maker: Any) -> bool:
         return "seed" in inspect.signature(maker).parameters
     except (TypeError, ValueError):  # a callable that says nothing of its parameters
         return False
+
+
+def is_ours(value: object) -> bool:
+    """Whether it is of a class of the package, and not of a user's own."""
+    return type(value).__module__.partition(".")[0] == __name__.partition(".")[0]

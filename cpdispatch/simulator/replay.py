@@ -282,6 +282,10 @@ def _begun(
         )  # fmt: skip
     else:
         check_tests(made, general["events"], general[POWER_CAP], general[SWITCH_OFF])
+        price: Steps | None = general[ENERGY_PRICE]
+        if price is not None and own.is_ours(made):
+            # It does not look at the price: no decision when that changes, as in compiled replays.
+            general = general | {ENERGY_PRICE: replace(price, wakes=False)}
         simulation = Simulation(
             workload, system, predictor=known, seed=settings.seed, **general, **rules
         )

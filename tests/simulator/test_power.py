@@ -292,6 +292,20 @@ def test_a_price_changes_no_schedule_and_keeps_a_replay_compiled() -> None:
     assert run.metrics["energy_cost"] == pytest.approx(run.metrics["energy_kwh"] * 0.2)
 
 
+def test_a_price_that_changes_is_a_decision_for_a_dispatcher_of_ones_own_alone() -> None:
+    case = workload([(0, 3, 100, 100), (1, 1, 200, 200), (3, 4, 10, 10)]), FOUR
+    rule, steps = "easy-spf-spf:threshold=10", price((0, 0.1), (20, 0.2))
+    free = simulate(*case, rule)
+    for compiled in (True, False):
+        run = simulate(*case, rule, energy_price=steps, compiled=compiled)
+        assert run.verify() == []
+        assert run.jobs["start"].tolist() == free.jobs["start"].tolist()
+        assert run.decisions["time"].tolist() == free.decisions["time"].tolist()
+    own = Greedy()
+    simulate(*case, own, energy_price=steps)
+    assert {seen.now: seen.data[ENERGY_PRICE] for seen in own.seen}[20] == 0.2
+
+
 # ------------------------------------------------------------------------------------- figures
 
 

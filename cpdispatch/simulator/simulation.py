@@ -339,12 +339,12 @@ class Simulation:
         while self._next < len(self._order) or self._agenda or self._is_worth_waiting():
             held = self._state.system.capacity - self._state.free if self._data else None
             due = step()
+            if self._power_cap is not None:
+                self._give_up(self._power_cap)
             if self._switching is not None:
                 self._look_at_nodes(self._switching)
                 if not due:
                     self._switch(self._switching)
-            if self._power_cap is not None:
-                self._give_up(self._power_cap)
             if held is not None:
                 self._ask_data(held)
             if due and self._attempts.stopped and self._course is not None:

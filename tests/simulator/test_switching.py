@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cpdispatch.energy import POWER_CAP, Steps
 from cpdispatch.errors import InterruptedRunError, UsageError
 from cpdispatch.events import Events, Row, WindowRow
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import finished
-from cpdispatch.system import NodeGroup, System
+from cpdispatch.system import Limit, NodeGroup, System
 from cpdispatch.verify import Kind
 from tests.effort import examples
 from tests.simulator.cases import on_nodes, two_nodes, workload
@@ -70,6 +71,19 @@ def test_no_node_goes_off_while_a_job_waits() -> None:
     made = run([(0, 1, 300, 300), (10, 4, 50, 50)])
     assert spells(made) == []
     assert made.jobs["start"].tolist() == [0, 300]
+
+
+def test_nodes_go_off_when_the_last_job_that_waits_is_given_up() -> None:
+    """At 50 the cap falls below what job 1 draws, which kept nodes on and job 2 behind a limit."""
+    system = replace(FOUR, idle_watts={}, off_watts={}, wake_s={"node": 5}, limits=(Limit(most=1),))
+    cap = Steps(POWER_CAP, (0, 50), (1000, 15))
+    case = workload([(0, 4, 100, 100), (40, 1, 20, 20)]), replace(system, watts={"core": 11})
+    for trigger in ("instant", "event"):
+        made = simulate(*case, "easy", power_cap=cap, switch_off_s=10, trigger=trigger)
+        assert made.verify() == []
+        assert made.decisions["time"].is_monotonic_increasing
+        assert made.jobs["start"].tolist()[0] == -1
+        assert made.jobs["start"].tolist()[1] >= 50
 
 
 def test_a_wide_job_is_not_overtaken_because_nodes_are_off() -> None:

@@ -11,7 +11,7 @@ TOLERANCE = 1e-4
 """Relative gap at or below which a search ends."""
 
 OPTIMAL_GAP = 1e-6
-"""Relative gap that the rounding of weights may leave to a proven optimum."""
+"""Gap that the rounding of weights may leave to a proven optimum: relative, of values above 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,9 @@ class Master:
             known.earliest_s, np.maximum(known.latest_s, hint), part.after, part.alike,
         )  # fmt: skip
         model = PooledModel(problem, hint)
-        model.timing.costs(known.least, problem.sum_of(hint))
+        # Where seconds are free, CP-SAT would take jobs for later than they are to cost the least.
+        least = 0 if model.timing.late else known.least
+        model.timing.costs(least, problem.sum_of(hint))
 
         def answer(response: Response) -> Found:
             self._done = self._done or response.status == cp_model.OPTIMAL

@@ -209,7 +209,8 @@ def pose_on_nodes(
         hold_start, sealed(np.array(hold_end, dtype=np.int64)), hold_node, hold_capacity,
         power_unit(instance), instance.power_free(),
     )  # fmt: skip
-    jobs, free = own_limits(instance.system, instance.queue.take(chosen), profile.free)
+    taken = instance.queue.take(chosen)
+    jobs, free = own_limits(instance.system, taken, profile.free)
     resources = list(range(jobs.request.shape[1]))
     if variant.filtered:
         resources = [resource for resource in resources if jobs.request[:, resource].any()]
@@ -217,7 +218,7 @@ def pose_on_nodes(
     since_s = profile.time
     latest_s = int(since_s[-1] + jobs.expected_s.sum())
     return NodeProblem(
-        chosen, jobs, instance.job_power(jobs),
+        chosen, jobs, instance.job_power(taken),
         since_s, free, np.maximum(profile.watts, 0),
         tuple(resources), cost, cost.weights(latest_s),
     )  # fmt: skip
@@ -298,6 +299,8 @@ class Thesis:
             problem = pose_on_nodes(instance, chosen, self.variant, self.objective)
             plan, result = self.solve(problem, budget)
             kept = startable(instance, problem, plan)
+            if not self.variant.overdue_run_on:
+                kept &= after_overdue(instance, plan)
             start_s[chosen[kept]] = plan.start_s[kept]
             places, whole, placed = placements(problem, plan, kept), bool(kept.all()), True
         reason = reasons(instance, np.arange(len(start_s)), start_s)
@@ -369,7 +372,7 @@ def startable(instance: Instance, problem: NodeProblem, plan: NodePlan) -> BoolA
     """Which jobs' starts are possible, shape (jobs,).
 
     A model that takes overdue jobs as ended starts others on nodes that are not free: in the order
-    of priority, those wait. By the time of any later start, overdue jobs are expected to be gone.
+    of priority, those wait.
     """
     left, watts_left = instance.free.copy(), instance.power_free()
     kept = np.ones(len(plan.start_s), dtype=np.bool_)
@@ -383,6 +386,22 @@ def startable(instance: Instance, problem: NodeProblem, plan: NodePlan) -> BoolA
             left[nodes] -= need
             watts_left -= watts
     return kept
+
+
+def after_overdue(instance: Instance, plan: NodePlan) -> BoolArray:
+    """Which jobs start now, or when the overdue jobs on their nodes are expected to have ended.
+
+    A model that takes overdue jobs as ended does not know when that is: after a second, but for
+    some corrections of expected durations.
+    """
+    running = instance.running
+    owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
+    overdue = running.overdue[owner] == 1
+    end_s = np.zeros(plan.units.shape[1], dtype=np.int64)
+    np.maximum.at(end_s, running.node[overdue], running.end_s[owner[overdue]])
+    last_s = np.where(plan.units > 0, end_s, 0).max(axis=1, initial=0)
+    after: BoolArray = (plan.start_s == instance.now) | (plan.start_s >= last_s)
+    return after
 
 
 def placements(problem: NodeProblem, plan: NodePlan, kept: BoolArray) -> Placements:

@@ -577,6 +577,23 @@ def test_plans_of_the_pool_become_schedules_and_its_optimum_a_bound(
 
 
 @many
+@given(scheduled(starvation=True), st.sampled_from(["ewt_excess", "bounded_slowdown", "slowdown"]))
+def test_a_bound_that_no_plan_of_the_pool_needs_to_keep_makes_none_false(
+    case: tuple[Part, ListSchedule], objective: str
+) -> None:
+    """The pool may be cheaper than the nodes are known to be."""
+    for part in parts(case[0].instance, objective):
+        last_first = np.argsort(-schedule_of(part).start_s, kind="stable")
+        schedule = part.generator.schedule(part.feasible_order(last_first))
+        at_least = known(part, schedule)
+        cost = part.weights.sum(schedule.start_s)
+        at_least = replace(at_least, least=(at_least.least + cost) // 2)
+        move = Master(part, at_least, 0).next(schedule, AMPLE_S)
+        assert move is not None
+        assert not move.answer(solved(move)).false
+
+
+@many
 @given(crowded())
 def test_the_optimum_of_the_families_lies_between_those_of_the_pool_and_of_the_nodes(
     instance: Instance,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,19 @@ def test_the_flaw_with_overdue_jobs_is_that_of_the_first_two(name: str) -> None:
     instance = queued(job(1, 5, 2, 4, 0), job(2, 5, 1, 1, 0), running=overdue)
     flawed = name[-1] in "p1"
     assert free_at_first(instance, name) == (8 if flawed else 4)
+
+
+@pytest.mark.parametrize("name", ["thesis-pcp", "thesis-pcp1", "thesis-pcp2"])
+def test_no_plan_has_the_nodes_of_an_overdue_job_before_its_expected_end(name: str) -> None:
+    """On the other node, neither job fits."""
+    filled = running(8, 1000, [1, 1], 1, start=99)
+    instance = queued(
+        job(1, 5, 1, 1, 1), job(2, 6, 1, 4, 0), running=[running(9, 2, [3, 0], 0), filled]
+    )
+    later = replace(instance.running, end_s=np.array([160, instance.running.end_s[1]]))
+    instance = replace(instance, running=later)
+    decision = variant(name, objective="wait").dispatch(instance)
+    assert verify.solution(instance, solution.from_decision(instance, decision)) == []
 
 
 @every_variant

@@ -133,6 +133,7 @@ def test_a_limit_that_holds_anyway_changes_nothing() -> None:
         ("hcp:limit=0.05", {}),
         ("best", {"trigger": "event"}),
         ("easy:wait=0.8", {"trigger": "event"}),
+        ("thesis-pcp4:limit=0.2", {"power_cap": 1000}),
     ],
 )
 def test_a_limited_job_runs_beside_others_under_every_rule(name: str, rules: Any) -> None:

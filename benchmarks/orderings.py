@@ -6,8 +6,8 @@
 Whole logs are those of Lelong, Reis, Trystram, JSSPP 2017. Weeks are those of Zrigui's thesis,
 tables 5.2 to 5.5: each week of a log is simulated from an empty system under EASY, without jobs
 that cross its end. Two things are open. One is which jobs these are, so there are three readings:
-jobs whose real schedule in the log crosses the week's end are left out of the week, or are not
-counted in its mean, or are counted. The other is tau of the bounded slowdown.
+jobs that would end after the week if they started at their submissions are left out of it, or are
+not counted in its mean, or are counted. The other is tau of the bounded slowdown.
 
 The published values are in docs/data/orderings_published.csv. The files that ``--write`` makes
 hold what the command has run. ``python docs/tables.py --write`` makes the tables of the page.

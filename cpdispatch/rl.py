@@ -28,17 +28,16 @@ from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Rea
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.extra import needed
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import fit_capacity, system_fits
+from cpdispatch.heuristics.allocate import fit_capacity
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy, find
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.parameters import whole
 from cpdispatch.predict import Predictor
-from cpdispatch.simulator.gates import Gates
+from cpdispatch.simulator.gates import runnable
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
-from cpdispatch.terms import gated
 from cpdispatch.workloads import prepare
 
 gymnasium: Any = needed("gymnasium", "rl")
@@ -376,9 +375,7 @@ def _log(values: IntArray, most: int) -> NDArray[np.float64]:
 
 def _runnable(workload: Workload, system: System) -> Workload:
     """The jobs that fit the system and its limits: others never start."""
-    fits = system_fits(system, workload.table)
-    if gated(workload, system):
-        fits = fits & Gates(workload, system).passable
+    fits = runnable(workload, system)
     if not fits.any():
         raise UsageError(f"no job of {workload.name} fits the system {system.name}")
     return workload.take(np.flatnonzero(fits))

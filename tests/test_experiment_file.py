@@ -107,6 +107,12 @@ def test_another_log_in_the_same_place_is_refused_and_replaced(
     assert ran(path, "--overwrite") == 0
 
 
+def test_results_have_no_times_of_decisions(path: Path) -> None:
+    path.write_text(FORM.replace('"sjf"', '"easy:wait=1"') + '[rules]\ntrigger = "event"\n')
+    assert ran(path) == 0
+    assert not [name for row in results(path) for name in row if "_ms_" in name]
+
+
 def test_results_of_one_draw_have_the_columns_of_several(path: Path) -> None:
     form = FORM.replace('"", "last2"', '""').replace('"4"', '"4"\nrestartable = "all"')
     found = []

@@ -35,7 +35,7 @@ class Predictions:
     runtime_s: IntArray
     """Prediction and runtime of each job that ran to its end, shape (jobs,)."""
     killed: int = 0
-    """Jobs that started and were ended before: how long they would have run is not counted."""
+    """Jobs that were ended before, by a limit or on a node that failed; they are not counted."""
 
     @classmethod
     def of(cls, jobs: pd.DataFrame) -> Predictions:
@@ -44,9 +44,12 @@ class Predictions:
         Parameters
         ----------
         jobs : pandas.DataFrame
-            `cpdispatch.simulator.Run.jobs`: start, end, expected_s (s) and killed are read.
+            `cpdispatch.simulator.Run.jobs`: start, end, expected_s (s), killed, and failed if it is
+            there, are read.
         """
         started, killed = (jobs["start"] >= 0).to_numpy(), jobs["killed"].to_numpy(dtype=np.bool_)
+        if "failed" in jobs.columns:
+            killed = killed | jobs["failed"].to_numpy(dtype=np.bool_)
         ended = jobs[started & ~killed]
         runtime_s = (ended["end"] - ended["start"]).to_numpy(dtype=np.int64)
         expected_s = ended["expected_s"].to_numpy(dtype=np.int64)

@@ -91,7 +91,8 @@ def fit(form: str, p: FloatArray, q: FloatArray, r: FloatArray, score: FloatArra
         )
     api = needed("statsmodels.api")
     columns = np.stack([term(name, p, q, r) for name in terms], axis=1)
-    scale = np.maximum(np.abs(columns).max(axis=0), np.finfo(np.float64).tiny)
+    scale = np.abs(columns).max(axis=0)
+    scale[scale == 0.0] = 1.0
     weight = np.maximum(p * q, 1.0)
     with _singular():
         fitted = api.WLS(score, columns / scale, weights=(weight / weight.max()) ** 2).fit()

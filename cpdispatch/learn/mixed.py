@@ -25,7 +25,7 @@ from cpdispatch.heuristics.policies import FEATURES, NO_THRESHOLD, Order, find, 
 from cpdispatch.jobs import Workload
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
-from cpdispatch.learn.weeks import MANY, TEST, TRAIN, consecutive, halves
+from cpdispatch.learn.weeks import MANY, TEST, TRAIN, consecutive, halves, with_jobs
 from cpdispatch.parameters import whole
 from cpdispatch.system import System
 
@@ -164,7 +164,7 @@ def learn(
     """Seek the best mixed policy of each week, of the training half, and see what they are worth.
 
     The log is split at its temporal midpoint. Its weeks are replayed one by one, each from an empty
-    system, and all jobs of a week count.
+    system, and all jobs of a week count. A week in which no job fits the system is left out.
 
     Parameters
     ----------
@@ -189,8 +189,8 @@ def learn(
     """
     needed("cma")
     parts = halves(workload)
-    train = consecutive(parts[TRAIN])[-(mixing.weeks or 0) :]
-    test = consecutive(parts[TEST])[: mixing.weeks]
+    train = with_jobs(consecutive(parts[TRAIN]), system)[-(mixing.weeks or 0) :]
+    test = with_jobs(consecutive(parts[TEST]), system)[: mixing.weeks]
     scale = feature_scale(train, system)
     depends = about(workload, system, asdict(mixing))
     (trained,) = place.each(

@@ -217,7 +217,8 @@ def maps(regressed: Regressed) -> Any:
         shown = axes.pcolormesh(
             p, q, values, cmap="viridis", shading="gouraud", vmin=low, vmax=high, rasterized=True
         )
-        axes.contour(p, q, values, np.linspace(low, high, 8), colors="white", linewidths=0.4)
+        if low < high:
+            axes.contour(p, q, values, np.linspace(low, high, 8), colors="white", linewidths=0.4)
         axes.set(xscale="log", yscale="log", xlabel="runtime [s]", title=form)
         bar = drawn.colorbar(shown, ax=axes, shrink=0.8, format="%.3g", extend="both")
         axes.grid(visible=False)

@@ -17,7 +17,7 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.jobs import Workload
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
-from cpdispatch.learn.weeks import HALVES, TEST, TRAIN, halves, made_up
+from cpdispatch.learn.weeks import HALVES, TEST, TRAIN, halves, made_up, with_jobs
 from cpdispatch.parameters import whole
 from cpdispatch.system import System
 
@@ -128,7 +128,7 @@ class Tuned:
         One row a half, threshold, measure and decile, of the picked pair of orders: the decile over
         the weeks of the week's measure relative to EASY-FCFS-FCFS in the same week.
     weeks : int
-        How many test weeks were made: none is of a week in which no user was active.
+        How many test weeks were made: one without active users, or jobs that fit, is left out.
     better : int
         In how many of them the picked candidate has less of the objective's measure than
         EASY-FCFS-FCFS.
@@ -207,7 +207,8 @@ def tune(
     """Try every pair of orders with every threshold; pick on the first half, measure on the second.
 
     The log is split at its temporal midpoint. Of each half, weeks are made up: of each user a
-    random week of that user's. Each is replayed from an empty system, and all its jobs count.
+    random week of that user's. Each is replayed from an empty system, and all its jobs count. One
+    in which no job fits the system is left out.
 
     Parameters
     ----------
@@ -230,7 +231,7 @@ def tune(
     candidates = tuning.candidates
     parts = halves(workload)
     weeks = {
-        half: made_up(parts[half], tuning.weeks, 2 * tuning.seed + number)
+        half: with_jobs(made_up(parts[half], tuning.weeks, 2 * tuning.seed + number), system)
         for number, half in enumerate(HALVES)
     }
     measured = np.stack(

@@ -8,6 +8,8 @@ import numpy as np
 
 from cpdispatch.errors import InputError
 from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.simulator.gates import runnable
+from cpdispatch.system import System
 from cpdispatch.workloads import resample
 from cpdispatch.workloads.clock import DAY_S, WEEK_S
 
@@ -70,6 +72,20 @@ def made_up(workload: Workload, count: int, seed: int) -> list[Workload]:
         rebased(made.take(np.flatnonzero(week == number)), int(number) * WEEK_S)
         for number in np.unique(week)
     ]
+
+
+def with_jobs(weeks: list[Workload], system: System) -> list[Workload]:
+    """The weeks in which some job fits the system and its limits: in others nothing is measured.
+
+    Raises
+    ------
+    InputError
+        When there is no such week.
+    """
+    found = [week for week in weeks if runnable(week, system).any()]
+    if weeks and not found:
+        raise InputError("no job of it fits the system", file=weeks[0].name)
+    return found
 
 
 def rebased(workload: Workload, origin_s: int) -> Workload:

@@ -119,8 +119,8 @@ class Forest:
     """Predicts the median of runtimes of jobs like this one, by a quantile regression forest.
 
     It is grown from the 10,000 jobs that ended last, when 200 have ended, whenever that has
-    doubled, and every 7 days. Before the first one has grown, and where the forest knows no runtime
-    that is long enough, the prediction is the requested time.
+    doubled up to 6,400, and every 7 days. Before the first one has grown, and where the forest
+    knows no runtime that is long enough, the prediction is the requested time.
 
     The features: requested time, processors, hour, weekday, user, queue, group; for each of the
     keys user, user and executable, both with requested time and processors, user and requested

@@ -21,11 +21,18 @@ from cpdispatch.compiled.gates import (
     let_pass,
 )
 from cpdispatch.errors import InputError
+from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.system import JOBS, LIMIT, System
-from cpdispatch.terms import licences_of
+from cpdispatch.terms import gated, licences_of
 
 BEYOND = "never runs: asks for more than a limit allows"
+
+
+def runnable(workload: Workload, system: System) -> BoolArray:
+    """Which jobs fit the system and its limits, shape (jobs,): others never start."""
+    fits = system_fits(system, workload.table)
+    return fits & Gates(workload, system).passable if gated(workload, system) else fits
 
 
 class Gates:

@@ -64,6 +64,16 @@ def test_jobs_that_never_started_or_were_killed_are_not_counted() -> None:
     assert found.killed == 1
 
 
+def test_jobs_that_ended_with_a_node_are_not_counted() -> None:
+    jobs = pd.DataFrame(
+        {"start": [10, 10], "end": [40, 90], "expected_s": 20, "killed": False,
+         "failed": [False, True]}
+    )  # fmt: skip
+    found = Predictions.of(jobs)
+    assert found.runtime_s.tolist() == [30]
+    assert found.killed == 1
+
+
 def test_predictions_of_a_run_are_those_made_at_submission() -> None:
     rows = [(0, 4, 100, 7), (1, 2, 50, 80), (2, 1, 30, 30), (3, 9, 5, 5)]
     jobs = simulate(workload(rows), System.pool(4), kill_at_limit=True).jobs

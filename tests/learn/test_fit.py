@@ -78,3 +78,6 @@ def test_an_unknown_form_is_an_error() -> None:
 def test_a_fit_that_the_samples_do_not_determine_says_so() -> None:
     assert fit("lin", P, Q, R, P).determined
     assert not fit("lin", P, np.ones(500), R, P).determined
+    burst = fit("lin", P, Q, np.zeros(500), P)  # all were submitted at once
+    assert not burst.determined
+    assert burst.coefficients["r"] == pytest.approx(0, abs=1e-6)

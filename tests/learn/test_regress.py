@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,14 @@ def test_pictures_of_the_fits_show_what_the_forms_say() -> None:
     first = [o for o, s in zip(off, rows.score, strict=True) if s < np.quantile(rows.score, 0.05)]
     assert y[0] == pytest.approx(np.median(first))
     assert x[0] == pytest.approx(rows.score[rows.score < np.quantile(rows.score, 0.05)].mean())
+
+
+def test_a_score_that_is_the_same_everywhere_is_drawn_without_lines() -> None:
+    pytest.importorskip("matplotlib")
+    found = regress(bursts(2, 4), FOUR, [bursts(1, 4, 9)], SMALL, HERE)
+    same = {form: replace(one, coefficients=dict.fromkeys(one.coefficients, 0.0))
+            for form, one in found.fits.items()}  # fmt: skip
+    assert len(pictures.maps(replace(found, fits=same)).axes) == 2 * len(same)
 
 
 def test_a_log_with_fewer_jobs_than_a_pair_is_an_error() -> None:

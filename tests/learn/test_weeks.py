@@ -7,7 +7,8 @@ import pytest
 
 from cpdispatch.errors import InputError
 from cpdispatch.jobs import Column
-from cpdispatch.learn.weeks import consecutive, halves, made_up, rebased
+from cpdispatch.learn.weeks import consecutive, halves, made_up, rebased, with_jobs
+from cpdispatch.system import System
 from cpdispatch.workloads.clock import DAY_S
 from tests.learn.cases import WEEK_S, bursts, workload
 
@@ -38,6 +39,17 @@ def test_weeks_are_on_a_clock_that_starts_with_their_first_job() -> None:
     assert len(found) == 3
     assert all(week.table.submit_s[0] == 0 for week in found)
     assert sum(len(week) for week in found) == len(bursts(3))
+
+
+def test_a_week_in_which_no_job_fits_is_left_out() -> None:
+    log = workload([7, WEEK_S + 7, 2 * WEEK_S + 7, 3 * WEEK_S + 7], [1, 9, 1, 1], 5, [5] * 4)
+    weeks = consecutive(log)
+    assert len(weeks) == 3
+    found = with_jobs(weeks, System.pool(4))
+    assert [week.table.id.tolist() for week in found] == [[1], [3]]
+    assert with_jobs([], System.pool(4)) == []
+    with pytest.raises(InputError, match="no job of it fits the system"):
+        with_jobs(weeks[1:2], System.pool(4))
 
 
 def test_made_up_weeks_hold_of_each_user_one_of_that_users_weeks() -> None:

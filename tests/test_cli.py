@@ -974,6 +974,10 @@ BAD = {
         lambda log: ["simulate", log, "--restartable", "all", "--restart-cost", "1e300s"],
         "--restart-cost 1e300s: too long",
     ),
+    "restarts of no job": (
+        lambda log: ["simulate", log, "-d", "easy", "--idempotent", "--restartable", "none"],
+        "--idempotent and --restartable none: no job may be restarted; say which may",
+    ),
     "a checkpoint that never comes": (
         lambda log: [
             "simulate",

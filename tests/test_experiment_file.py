@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -431,6 +432,22 @@ def test_pictures_and_pages_of_another_set_of_logs_are_removed(path: Path) -> No
         assert {file.name for file in {*out.glob("*.html")}.difference(mine)} == pages
         drawn = {file.parent for file in {*out.glob("pictures/**/*.svg")}.difference(mine)}
         assert {str(folder.relative_to(out / "pictures")) for folder in drawn} == pictures
+
+
+def test_copies_of_pictures_and_pages_stay_whatever_their_names(path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("bokeh")
+    path.write_text(FORM.replace('"", "last2"', '""').replace("draws = 2", ""))
+    assert ran(path, "--plot", "--page") == 0
+    out = path.parent / "out"
+    copies = []
+    for name in ("2026-11-29", "1-small-5", "mine"):
+        copies += [out / f"report-{name}.html", out / "pictures" / name / "waits.svg"]
+        shutil.copy(out / "report.html", copies[-2])
+        copies[-1].parent.mkdir()
+        shutil.copy(out / "pictures" / "waits.svg", copies[-1])
+    assert ran(path, "--plot", "--page") == 0
+    assert all(copy.exists() for copy in copies)
 
 
 def test_runs_that_were_refused_are_not_drawn(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from cpdispatch.cli.runs import (
     draw,
     first_of_each,
     is_page,
+    is_place,
     print_pictures,
     print_runs,
     write_page,
@@ -40,16 +41,19 @@ def _pages(out: Path, summaries: Sequence[RunSummary], kept: Mapping[str, Run]) 
     return written
 
 
-def _forget_others(out: Path, drawn: Sequence[Path], pages: Sequence[Path]) -> None:
+def _forget_others(
+    out: Path, logs: Collection[tuple[str, str]], drawn: Sequence[Path], pages: Sequence[Path]
+) -> None:
     """Remove the pictures and pages that were of one log alone, or of another set of logs.
 
-    Those of a log among several have its number in front: files with other names stay.
+    Those of a log among several are named after it: ``logs`` are those of the results before.
     """
     names, folder = {path.name for path in drawn}, out / _PICTURES
-    before = [*folder.glob("*.svg"), *folder.glob("[0-9]*-*/*.svg")]
-    before = [path for path in before if path.name in names]
+    apart = [path for path in folder.glob("*/*.svg") if is_place(path.parent.name, logs)]
+    before = [path for path in (*folder.glob("*.svg"), *apart) if path.name in names]
     if pages:
-        found = (out / "report.html", *out.glob("report-[0-9]*-*.html"))
+        found = [out / "report.html", *out.glob("report-*.html")]
+        found[1:] = [path for path in found[1:] if is_place(path.stem[len("report-") :], logs)]
         before += [path for path in found if is_page(path)]
     for path in {*before}.difference(drawn, pages):
         path.unlink(missing_ok=True)
@@ -119,11 +123,12 @@ def experiment(
             file=sys.stderr,
         )
     elif summaries:
+        logs = files.logs_of(out)
         written = files.save(summaries, out)
         first = first_of_each(folders, summaries) if plot or page else {}
         drawn, lacking = draw(out / _PICTURES, summaries, first) if plot else ([], [])
         pages = _pages(out, summaries, first) if page else []
-        _forget_others(out, drawn, pages)
+        _forget_others(out, logs, drawn, pages)
         beside = failed | {"files": [str(path) for path in (*written, *pages, *drawn)]}
         if plot:
             beside["lacking"] = lacking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -220,10 +220,22 @@ class OfLog:
     kept: dict[str, Run]
 
 
+def _named(workload: str, system: str) -> str:
+    """The place of a log's runs among those of several, without its number."""
+    from cpdispatch.experiment.runs import safe
+
+    return f"-{safe(workload)}-{safe(system)}"
+
+
+def is_place(name: str, logs: Collection[tuple[str, str]]) -> bool:
+    """Whether it is the place of the runs of one of these logs and systems."""
+    number = name.partition("-")[0]
+    return number.isdecimal() and name in {f"{number}{_named(*log)}" for log in logs}
+
+
 def by_log(summaries: Sequence[RunSummary], kept: Mapping[str, Run]) -> list[OfLog]:
     """The runs of each log, system and rules; a single one has no place of its own."""
     from cpdispatch.analyze import compare
-    from cpdispatch.experiment.runs import safe
 
     logs: dict[tuple[str, ...], list[RunSummary]] = {}
     for summary in summaries:
@@ -231,7 +243,7 @@ def by_log(summaries: Sequence[RunSummary], kept: Mapping[str, Run]) -> list[OfL
     found = []
     for number, of_log in enumerate(logs.values(), start=1):
         about = of_log[0].about
-        place = f"{number}-{safe(about['workload'])}-{safe(about['system']['name'])}"
+        place = f"{number}{_named(about['workload'], about['system']['name'])}"
         kinds = dict.fromkeys(summary.kind for summary in of_log)
         of_kinds = {kind: kept[kind] for kind in kinds}
         found.append(OfLog(place if len(logs) > 1 else "", of_log, of_kinds))

@@ -111,7 +111,7 @@ def simulate(
     names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
     experiment = Experiment(logs, names, numbers, of_seed=not traces, draws=shake)
     of_runs = rules.of_runs() | happens.of_runs() | {"restart_cost_s": restarts.cost_s()}
-    _check_restart_options(of_runs, restarts.restart_cost, logs)
+    _check_restart_options(of_runs, restarts, logs)
     _check_gates(of_runs, logs)
     limit_s = seconds(rules.limit, "--limit")
     plan = _with_folders(output.plan(limit_s, of_runs), watch, plot, where.cluster)
@@ -173,17 +173,19 @@ def _check_draws(seeds: int, shake: int) -> None:
 
 
 def _check_restart_options(
-    of_runs: Mapping[str, Any], cost: str, logs: Sequence[tuple[Workload, System]]
+    of_runs: Mapping[str, Any], said: RestartOptions, logs: Sequence[tuple[Workload, System]]
 ) -> None:
     """Raise where restarts are asked for, and no job may be restarted or another option forbids it.
 
-    ``cost`` is that of a restart, as it was written on the command line.
+    ``said`` is what was written on the command line.
     """
     idempotent, costs = of_runs["idempotent"], of_runs["restart_cost_s"] > 0
-    if costs and not (idempotent or any(log.table.restartable.any() for log, _ in logs)):
-        raise UsageError(
-            f"--restart-cost {cost}: no job may be restarted; say which may, as --restartable all"
-        )
+    if not any(log.table.restartable.any() for log, _ in logs):
+        which = "no job may be restarted; say which may, as --restartable all"
+        if idempotent and said.restartable is not None:
+            raise UsageError(f"--idempotent and --restartable {said.restartable}: {which}")
+        if costs and not idempotent:
+            raise UsageError(f"--restart-cost {said.restart_cost}: {which}")
     if not (costs or idempotent):
         return
     option = "--idempotent" if idempotent else "--restart-cost"

@@ -36,7 +36,7 @@ from cpdispatch.files import parse_toml, write_bytes
 from cpdispatch.structure import converted
 from cpdispatch.workloads.shake import DRAWS_MAX
 
-TABLE = "results.csv"
+TABLE, REPORT = "results.csv", "results.json"
 _ABOUT = ("workload", "system", "dispatcher", "predictor")
 _LEFT_OUT = (
     "seconds", "decision_ms_mean", "decision_ms_p99", "decision_ms_max", "first", "place", "seed",
@@ -176,11 +176,20 @@ def save(summaries: Sequence[RunSummary], folder: Path) -> list[Path]:
         table.writerow([*(row[key] for key in _ABOUT), runs, *cells])
     written = {
         TABLE: text.getvalue().encode(),
-        "results.json": msgspec.json.encode(report_of(summaries)) + b"\n",
+        REPORT: msgspec.json.encode(report_of(summaries)) + b"\n",
     }
     for name, content in written.items():
         write_bytes(folder / name, content)
     return [folder / name for name in written]
+
+
+def logs_of(folder: Path) -> set[tuple[str, str]]:
+    """The names of the logs and systems of the results in a folder; none if it has none."""
+    try:
+        runs = msgspec.json.decode((folder / REPORT).read_bytes())["runs"]
+        return {(str(run["workload"]), str(run["system"])) for run in runs}
+    except (OSError, msgspec.DecodeError, LookupError, TypeError):
+        return set()
 
 
 def _figures(row: dict[str, Any]) -> dict[str, dict[str, float]]:

@@ -275,7 +275,11 @@ class _Windows:
         """The parts, as they are needed."""
         for workload, system in chain([(self.first, self.system)], self._parts):
             if system_as_dict(system) != system_as_dict(self.system):
-                raise InputError("its parts need different systems", file=workload.name)
+                raise InputError(
+                    "its parts need different systems: each is fitted to what its own jobs ask "
+                    "for, and some ask for other partitions than those of the first",
+                    file=workload.name, advice="give a larger --window, or leave it out",
+                )  # fmt: skip
             self.fingerprint.add(workload)
             self.jobs += len(workload)
             self.prioritised |= bool(workload.table.priority.any())

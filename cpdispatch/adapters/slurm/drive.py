@@ -600,16 +600,27 @@ class Driver:
 
         Slurm gives numbers again after the last one, and after a start without its saved state.
         """
+        known = {job.key for job in cluster.jobs}
+        arrays = {job.array: job.submit_s for job in cluster.jobs if job.tasks and job.pending}
+        for key in self._journal.jobs.keys() - known:
+            array, _, task = key.partition("_")
+            submit_s = arrays.get(int(array)) if task else None
+            if submit_s is not None and self._journal.jobs[key].shown_s not in (0, submit_s):
+                self._forget(key)
         for job in cluster.jobs:
             entry = self._journal.jobs.get(job.key)
             if entry is None:
                 continue
             # One that was queued again shows that as its submission.
             if entry.shown_s not in (0, job.submit_s) and not job.restarts:
-                del self._journal.jobs[job.key]
-                self._entered.discard(job.key)
-                self._promised.discard(job.key)
+                self._forget(job.key)
             entry.shown_s = job.submit_s
+
+    def _forget(self, key: str) -> None:
+        """Drop the entry of a job that is not there any more."""
+        del self._journal.jobs[key]
+        self._entered.discard(key)
+        self._promised.discard(key)
 
     # -------------------------------------------------------------------------- whose hold it is
 

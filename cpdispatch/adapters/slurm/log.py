@@ -42,6 +42,7 @@ class Line(msgspec.Struct):
     running: int = 0
     waiting: int = 0
     released: dict[str, list[str]] = {}
+    started: dict[str, list[str]] = {}
     retracted: list[str] = []
     tests: dict[str, int] = {}
     stopped: list[str] = []
@@ -89,8 +90,14 @@ class Log:
     went_on: dict[str, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        last = Line()
         for line in self.lines:
             now = line.now_s
+            # It had started already when it was to be held again.
+            for key in {*last.retracted}.intersection(line.started):
+                if before := self.released.get(key):
+                    before[-1] = replace(before[-1], until_s=None)
+            last = line
             # A cycle takes releases back before it makes new ones.
             for key in (*line.retracted, *line.stopped, *line.left, *line.kept):
                 before = self.released.get(key)

@@ -322,6 +322,11 @@ def test_a_release_that_was_taken_back_starts_no_job(
     (row,) = run.jobs.itertuples()
     assert row.reason == "late"
     assert notes(run)["jobs that the driver released"] == 1
+    if "retracted" in then:  # or when it was about to be, as the next cycle says
+        log.append({"now_s": 1_000_055, "dispatcher": "easy", "started": {"1": ["n1"]}})
+        run = saved(job(1, 5, 46, 5050), log=log)
+        assert run.jobs["reason"].tolist() == ["late"]
+        assert notes(run)["jobs that the driver released"] == 1
 
 
 def test_lines_of_the_log_that_are_not_used_are_counted(

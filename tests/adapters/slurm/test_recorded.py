@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import io
 import json
@@ -808,6 +809,28 @@ def test_a_new_job_with_the_number_of_an_old_one_is_not_taken_for_it(
     assert not done.kept
     assert "9" in done.entered
     assert "9" in done.released
+
+
+def test_a_new_array_with_the_number_of_an_old_one_is_not_taken_for_it(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    """Its tasks have no records while they wait."""
+    fresh = copy.deepcopy(slurm.row("7"))
+    slurm.data["jobs"] = [slurm.row("7")]
+    made = driver(slurm, tmp_path)
+    tasks = {key for key in made.cycle().released if key.startswith("7_")}
+    assert tasks
+    slurm.step()
+    assert tasks <= set(made.cycle().started)
+    slurm.data["now_s"] += 200
+    slurm.data["jobs"] = [fresh | {"submit_time": slurm.now_s() - 50}]
+    for node in slurm.data["nodes"]:
+        node.update(alloc_cpus=0, alloc_memory=0, gres_used="gpu:0")
+    done = made.cycle()
+    assert tasks <= set(done.entered)
+    assert tasks <= set(done.released)
+    made.cycle()
+    assert tasks <= set(made.hand_back())
 
 
 def test_a_jump_of_slurms_clock_makes_no_job_another_one(slurm: Recorded, tmp_path: Path) -> None:

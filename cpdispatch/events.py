@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,8 +15,8 @@ from cpdispatch.access import is_own
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.durations import plain_seconds
 from cpdispatch.errors import InputError, UsageError, nearest, unknown
-from cpdispatch.files import csv_rows, other_commas
-from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.files import csv_of, csv_rows, other_commas
+from cpdispatch.jobs import Column, Workload
 from cpdispatch.parameters import count_of, pairs, values
 from cpdispatch.system import LIMIT, System, ranges_of
 
@@ -118,9 +116,8 @@ class Checkpoints:
 
     def within(self, workload: Workload) -> Workload:
         """The workload whose jobs run, and may run, for so much longer as checkpoints take."""
-        columns = list(workload.table.columns)
-        columns[Column.REQUESTED] = self.with_cost(workload.table.requested_s)
-        table = JobTable(columns, workload.table.labels)
+        requested_s = self.with_cost(workload.table.requested_s)
+        table = workload.table.having(Column.REQUESTED, requested_s)
         return replace(workload, table=table, runtime_s=self.with_cost(workload.runtime_s))
 
     def saved_s(self, ran_s: int) -> int:
@@ -625,20 +622,18 @@ def _nodes(text: str, system: System, path: str | os.PathLike[str], line: int) -
 
 def as_csv(events: Iterable[Event]) -> bytes:
     """Events as a file of them."""
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
     events = list(events)
     windows = any(event.kind == MAINTAIN for event in events)
     changes = any(event.kind == CAPACITY for event in events)
-    table.writerow((*COLUMNS, *OF_WINDOWS * windows, *OF_CAPACITY * changes))
+    rows: list[list[object]] = [[*COLUMNS, *OF_WINDOWS * windows, *OF_CAPACITY * changes]]
     for event in events:
-        row = [event.time_s, event.kind, ranges_of(event.nodes)]
+        row: list[object] = [event.time_s, event.kind, ranges_of(event.nodes)]
         if windows:
             row += [event.until_s, event.known_s] if event.kind == MAINTAIN else ["", ""]
         if changes:
             row.append(" ".join(f"{name}={amount}" for name, amount in event.capacity))
-        table.writerow(row)
-    return text.getvalue().encode()
+        rows.append(row)
+    return csv_of(rows)
 
 
 def load(path: str | os.PathLike[str], system: System) -> list[Event]:

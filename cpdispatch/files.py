@@ -109,6 +109,13 @@ def csv_rows(path: str | os.PathLike[str]) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"is not CSV: {error}", file=path, line=lines.line_num) from error
 
 
+def csv_of(rows: Iterable[Iterable[object]]) -> bytes:
+    """Rows of cells as a CSV file."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
 def other_commas(names: Iterable[object]) -> str:
     """What to do where the only column of a table holds other marks than commas; else nothing."""
     only = [str(name) for name in names]

@@ -212,6 +212,12 @@ class JobTable:
         """The same jobs with these planned durations, shape (jobs,)."""
         return self._as_checked(JobTable(self.columns, self.labels, planned_s))
 
+    def having(self, column: int, values: IntArray) -> JobTable:
+        """The same jobs with other values of a `Column`, shape (jobs,)."""
+        columns = list(self.columns)
+        columns[column] = values
+        return JobTable(columns, self.labels)
+
     def _as_checked(self, other: JobTable) -> JobTable:
         """A table of some of these jobs, which need no other check."""
         other.checked = self.checked

@@ -65,7 +65,7 @@ def keep(workload: Workload, system: System) -> tuple[Workload, System]:
     asked = _Asked(workload, system)
     if asked.nothing:
         return workload, system
-    table = _with_tiers(workload.table, asked.tier[asked.kind])
+    table = workload.table.having(Column.TIER, compact(asked.tier[asked.kind]))
     workload = replace(workload, table=table)
     nodes, exclusive, names = asked.nodes, asked.exclusive, asked.names
     sets, set_of = _distinct(nodes)
@@ -109,13 +109,6 @@ def _limited(workload: Workload, system: System) -> tuple[Workload, System]:
     extended = _extended(system, [spread.LIMIT_TYPE], [np.zeros(system.nodes, dtype=np.int64)])
     table = JobTable(columns, workload.table.labels)
     return replace(workload, resources=extended.resources, table=table), extended
-
-
-def _with_tiers(table: JobTable, tier: IntArray) -> JobTable:
-    """The table with these tiers of the jobs, shape (jobs,)."""
-    columns = list(table.columns)
-    columns[Column.TIER] = compact(tier)
-    return JobTable(columns, table.labels)
 
 
 class _Asked:

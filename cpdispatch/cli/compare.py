@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from cpdispatch.cli.options import Flag, Json
 from cpdispatch.cli.output import DONE, RefusedFiles
-from cpdispatch.cli.runs import (
-    check_pictures,
-    draw,
-    load_runs,
-    print_pictures,
-    print_runs,
-)
+from cpdispatch.cli.runs import check_pictures, load_summaries, print_and_draw
 from cpdispatch.errors import UsageError
-
-if TYPE_CHECKING:
-    from cpdispatch.experiment import RunSummary
-    from cpdispatch.simulator import Run
 
 
 def compare(*runs: Path, waits: Flag = False, plot: Path | None = None, json: Json = False) -> int:
@@ -45,23 +34,8 @@ def compare(*runs: Path, waits: Flag = False, plot: Path | None = None, json: Js
         raise UsageError("compare needs the folder of a run")
     if plot is not None:
         check_pictures(plot)
-    from cpdispatch.experiment import RunSummary
-
     refused = RefusedFiles()
-    summaries: list[RunSummary] = []
-    kept: dict[str, Run] = {}
-    for _, run in load_runs(list(runs), refused):
-        summaries.append(RunSummary.of(run))
-        if plot is not None:
-            kept.setdefault(summaries[-1].kind, run)
-    beside: dict[str, Any] = {"errors": refused.errors}
-    if plot is None or not json:
-        print_runs(summaries, json, beside, waits=waits)
-    if plot is not None:
-        written, lacking = draw(plot, summaries, kept)
-        if json:
-            beside |= {"pictures": [str(path) for path in written], "lacking": lacking}
-            print_runs(summaries, json, beside, waits=waits)
-        else:
-            print_pictures(plot, written, lacking)
+    summaries, kept = load_summaries(list(runs), refused, whole=plot is not None)
+    beside = {"errors": refused.errors}
+    print_and_draw(summaries, lambda: kept, plot, json, beside, waits=waits)
     return refused.code(DONE)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cpdispatch.cli.output import DONE, RefusedFiles
 from cpdispatch.cli.runs import (
     check_page,
     check_place_of_page,
-    load_runs,
+    load_summaries,
     write_page,
 )
 from cpdispatch.errors import UsageError
-
-if TYPE_CHECKING:
-    from cpdispatch.experiment import RunSummary
-    from cpdispatch.simulator import Run
 
 
 def report(*runs: Path, out: Path = Path("report.html")) -> int:
@@ -38,14 +33,8 @@ def report(*runs: Path, out: Path = Path("report.html")) -> int:
         raise UsageError("report needs the folder of a run")
     check_page()
     check_place_of_page(out, "--out")
-    from cpdispatch.experiment import RunSummary
-
     refused = RefusedFiles()
-    summaries: list[RunSummary] = []
-    kept: dict[str, Run] = {}
-    for _, run in load_runs(list(runs), refused):
-        summaries.append(RunSummary.of(run))
-        kept.setdefault(summaries[-1].kind, run)
+    summaries, kept = load_summaries(list(runs), refused)
     if not summaries:
         return refused.code(DONE)
     size = write_page(out, summaries, kept)

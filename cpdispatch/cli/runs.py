@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,21 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
                 run = Run.load(path)
             if run is not None:
                 yield path, run
+
+
+def load_summaries(
+    folders: list[Path], refused: RefusedFiles, *, whole: bool = True
+) -> tuple[list[RunSummary], dict[str, Run]]:
+    """Summaries of the runs of the folders, and the first run of each kind where it is needed."""
+    from cpdispatch.experiment import RunSummary
+
+    summaries: list[RunSummary] = []
+    kept: dict[str, Run] = {}
+    for _, run in load_runs(folders, refused):
+        summaries.append(RunSummary.of(run))
+        if whole:
+            kept.setdefault(summaries[-1].kind, run)
+    return summaries, kept
 
 
 def print_runs(
@@ -248,6 +263,28 @@ def by_log(summaries: Sequence[RunSummary], kept: Mapping[str, Run]) -> list[OfL
         of_kinds = {kind: kept[kind] for kind in kinds}
         found.append(OfLog(place if len(logs) > 1 else "", of_log, of_kinds))
     return found
+
+
+def print_and_draw(
+    summaries: Sequence[RunSummary],
+    kept: Callable[[], Mapping[str, Run]],
+    plot: Path | None,
+    json: bool,
+    beside: Mapping[str, Any],
+    *,
+    waits: bool = False,
+) -> None:
+    """Print runs, and draw those that are ``kept``, by kind, where pictures were asked for."""
+    if plot is None or not json:
+        print_runs(summaries, json, beside, waits=waits)
+    if plot is None:
+        return
+    written, lacking = draw(plot, summaries, kept())
+    if json:
+        pictures = {"pictures": [str(path) for path in written], "lacking": lacking}
+        print_runs(summaries, json, {**beside, **pictures}, waits=waits)
+    else:
+        print_pictures(plot, written, lacking)
 
 
 def draw(

@@ -26,7 +26,7 @@ from cpdispatch.cli.options import (
     check_draws,
 )
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
-from cpdispatch.cli.runs import check_pictures, draw, first_of_each, print_pictures, print_runs
+from cpdispatch.cli.runs import check_pictures, first_of_each, print_and_draw
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.cli.watch import watched
 from cpdispatch.cli.windows import by_windows
@@ -122,7 +122,9 @@ def simulate(
     done = [of.dispatcher for _, of in plans if of.folder and (of.folder / ABOUT).exists()]
     summaries, failure = _replayed(experiment, plans, workers, output.kept, plan.watch_folder)
     if summaries:
-        _print_and_draw(summaries, [plan for _, plan in plans], failure, plot, json)
+        folders = [of.folder for _, of in plans if of.folder is not None]
+        beside = {} if failure is None else {"failed": failure.problems}
+        print_and_draw(summaries, lambda: first_of_each(folders, summaries), plot, json, beside)
         _say_undumped(plan, summaries, done)
     if failure is not None:
         raise failure
@@ -214,28 +216,6 @@ def _check_gates(of_runs: Mapping[str, Any], logs: Sequence[tuple[Workload, Syst
         gates = next(filter(None, (gates_of(*log) for log in logs)), "") if given else ""
         if gates:
             raise UsageError(f"{gates}, which exclude {option}: leave it out")
-
-
-def _print_and_draw(
-    summaries: Sequence[RunSummary],
-    plans: Sequence[RunPlan],
-    failure: CampaignError | None,
-    plot: Path | None,
-    json: bool,
-) -> None:
-    """Print the runs that are done, and draw them where pictures were asked for."""
-    beside: dict[str, Any] = {} if failure is None else {"failed": failure.problems}
-    if plot is None or not json:
-        print_runs(summaries, json, beside)
-    if plot is None:
-        return
-    folders = [plan.folder for plan in plans if plan.folder is not None]
-    written, lacking = draw(plot, summaries, first_of_each(folders, summaries))
-    if json:
-        pictures = {"pictures": [str(path) for path in written], "lacking": lacking}
-        print_runs(summaries, json, beside | pictures)
-    else:
-        print_pictures(plot, written, lacking)
 
 
 def _say_undumped(plan: RunPlan, summaries: Sequence[RunSummary], done: Sequence[str]) -> None:

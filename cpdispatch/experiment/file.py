@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -32,7 +30,7 @@ from cpdispatch.experiment.runs import (
     safe,
 )
 from cpdispatch.experiment.samples import LogForm
-from cpdispatch.files import parse_toml, write_bytes
+from cpdispatch.files import csv_of, parse_toml, write_bytes
 from cpdispatch.structure import converted
 from cpdispatch.workloads.shake import DRAWS_MAX
 
@@ -165,17 +163,17 @@ def save(summaries: Sequence[RunSummary], folder: Path) -> list[Path]:
     """Write ``results.csv``, a row a log and dispatcher, and ``results.json``; each at once."""
     rows = [row for _, of_log in tables(summaries) for row in of_log]
     figures = list(dict.fromkeys(key for row in rows for key in _figures(row)))
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
     kinds = ("mean", "spread", "min", "max")
-    table.writerow([*_ABOUT, "runs", *(f"{key}_{kind}" for key in figures for kind in kinds)])
+    table: list[list[Any]] = [
+        [*_ABOUT, "runs", *(f"{key}_{kind}" for key in figures for kind in kinds)]
+    ]
     for row in rows:
         of_row = _figures(row)
         runs = row.get("draws") or row.get("seeds") or 1
         cells = [of_row.get(key, {}).get(kind, "") for key in figures for kind in kinds]
-        table.writerow([*(row[key] for key in _ABOUT), runs, *cells])
+        table.append([*(row[key] for key in _ABOUT), runs, *cells])
     written = {
-        TABLE: text.getvalue().encode(),
+        TABLE: csv_of(table),
         REPORT: msgspec.json.encode(report_of(summaries)) + b"\n",
     }
     for name, content in written.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +10,7 @@ from typing import Any
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment.report import tables
 from cpdispatch.experiment.runs import Experiment, Part, RunPlan, RunSummary, check_apart, safe
+from cpdispatch.files import csv_of
 from cpdispatch.jobs import Workload
 from cpdispatch.system import Limit, System, find
 from cpdispatch.workloads import own_machine, prepare
@@ -215,8 +214,4 @@ def _ratio(row: dict[str, Any], first: dict[str, Any], name: str) -> float | Non
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> bytes:
     """The rows as a table; what is unknown is empty."""
-    text = io.StringIO(newline="")
-    table = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    return text.getvalue().encode()
+    return csv_of([rows[0], *(row.values() for row in rows)])

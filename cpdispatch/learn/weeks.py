@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cpdispatch.errors import InputError
-from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.jobs import Column, Workload
 from cpdispatch.simulator.gates import runnable
 from cpdispatch.system import System
 from cpdispatch.workloads import resample
@@ -90,7 +90,5 @@ def with_jobs(weeks: list[Workload], system: System) -> list[Workload]:
 
 def rebased(workload: Workload, origin_s: int) -> Workload:
     """The same jobs on a clock that shows 0 at ``origin_s``."""
-    block = workload.table.block.copy()
-    block[Column.SUBMIT] -= origin_s
-    begin_s = resample.moved(workload.begin_s, -origin_s)
-    return replace(workload, table=JobTable(block, workload.table.labels), begin_s=begin_s)
+    table = workload.table.having(Column.SUBMIT, workload.table.submit_s - origin_s)
+    return replace(workload, table=table, begin_s=resample.moved(workload.begin_s, -origin_s))

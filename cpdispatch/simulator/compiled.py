@@ -18,7 +18,7 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.limits import wary_s
 from cpdispatch.heuristics.policies import Policy
 from cpdispatch.heuristics.priority_rule import Reject
-from cpdispatch.jobs import Column, Job, JobTable, Workload
+from cpdispatch.jobs import Column, Job, Workload
 from cpdispatch.predict import Predictor, known_s, memory_of
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.checks import check_case, check_rules
@@ -331,9 +331,7 @@ def as_known(predictor: Predictor, workload: Workload) -> Workload:
     requested_s = known_s(predictor, workload)
     if requested_s is None:
         return workload
-    columns = list(workload.table.columns)
-    columns[Column.REQUESTED] = requested_s
-    return replace(workload, table=JobTable(columns, workload.table.labels))
+    return replace(workload, table=workload.table.having(Column.REQUESTED, requested_s))
 
 
 class _Told:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import UsageError
-from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
+from cpdispatch.jobs import UNKNOWN, Column, Workload
 from cpdispatch.parameters import whole
 
 ALL, NONE = "all", "none"
@@ -53,11 +53,8 @@ def mark(workload: Workload, share: float, seed: int = 0) -> Workload:
     drawn = np.random.Generator(np.random.PCG64(whole("seed", seed))).permutation
     owner = _owners(workload.table.column(Column.USER))
     count = int(owner.max()) + 1
-    columns = list(workload.table.columns)
-    columns[Column.RESTARTABLE] = compact(
-        (drawn(count)[owner] < round(share * count)).astype(np.int64)
-    )
-    return replace(workload, table=JobTable(columns, workload.table.labels))
+    marked = compact((drawn(count)[owner] < round(share * count)).astype(np.int64))
+    return replace(workload, table=workload.table.having(Column.RESTARTABLE, marked))
 
 
 def _owners(user: IntArray) -> IntArray:

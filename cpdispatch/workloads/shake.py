@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.jobs import Column, Workload
 from cpdispatch.parameters import whole
 
 SHIFT_S = 60
@@ -56,6 +56,5 @@ def shaken(workload: Workload, draw: int) -> Workload:
     if whole("draw", draw) == 0:
         return workload
     later_s = np.random.default_rng(draw).integers(0, SHIFT_S, len(workload))
-    columns = list(workload.table.columns)
-    columns[Column.SUBMIT] = np.sort(workload.table.submit_s + later_s)
-    return replace(workload, table=JobTable(columns, workload.table.labels))
+    submit_s = np.sort(workload.table.submit_s + later_s)
+    return replace(workload, table=workload.table.having(Column.SUBMIT, submit_s))

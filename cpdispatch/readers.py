@@ -39,7 +39,7 @@ def limit_s(value: Any) -> float:
 def _number(value: Any, needed: str, read: Callable[[str], float] = float) -> float:
     """A number, or what else can be read; ValueError says in plain words what is needed."""
     try:
-        return float(value)
+        return float("" if isinstance(value, bool) else value)
     except (TypeError, ValueError):
         pass
     except OverflowError:  # a whole number of some hundred digits

@@ -229,6 +229,7 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         observed, info = self._observed()
         if over:
             found = figures.summary(self._schedule(), np.empty(0))
+            found["decisions"] = len(simulation.records.decisions()[0]["time"])
             info["metrics"] = found
             if self._metric not in _WHEN_STARTED:
                 value = float(found[self._metric])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections import Counter
@@ -379,7 +380,7 @@ def _need_range(
 
 
 def _need_whole(system: System, where: str, value: object) -> None:
-    if not isinstance(value, Integral):
+    if not isinstance(value, Integral) or isinstance(value, bool):
         raise _wrong(system, where, value, "must be a whole number")
 
 
@@ -394,6 +395,8 @@ def _need_known(
 
 def _validate_groups(system: System) -> None:
     wrong = partial(_wrong, system)
+    if not isinstance(system.name, str):
+        raise wrong("name", system.name, "a text is needed")
     if not system.resources:
         raise wrong("resources", list(system.resources), "a system needs a resource type")
     if not all(system.resources):
@@ -758,7 +761,7 @@ def system_as_dict(system: System) -> dict[str, Any]:
         for p in system.partitions
     ]
     maintenance = [
-        {name: value for name, value in msgspec.to_builtins(window).items() if value is not None}
+        {name: value for name, value in msgspec.structs.asdict(window).items() if value is not None}
         for window in system.maintenance
     ]
     limits = [
@@ -767,7 +770,7 @@ def system_as_dict(system: System) -> dict[str, Any]:
         | ({"name": limit.name} if limit.name else {})
         for limit in system.limits
     ]
-    return {
+    found = {
         "name": system.name,
         "resources": list(system.resources),
         "groups": groups,
@@ -784,6 +787,9 @@ def system_as_dict(system: System) -> dict[str, Any]:
         )
         if value
     }  # fmt: skip
+    # Of NumPy's whole numbers, which a system may be made of, plain ones.
+    made: dict[str, Any] = msgspec.to_builtins(found, enc_hook=operator.index)
+    return made
 
 
 def _from_accasim(read: _AccasimFile, path: Path) -> System:

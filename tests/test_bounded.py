@@ -328,6 +328,9 @@ def test_since_when_jobs_wait_is_known_by_their_ids() -> None:
     assert easy.look(seen) == 400
     with pytest.raises(InputError, match=r"came_s: an int64 array of shape \(2, 2\)"):
         replace(seen, came_s=came_s[:1])
+    for wrong in (np.array([0, 5]), [[1, 2], [0]]):
+        with pytest.raises(InputError, match=r"came_s: an int64 array of shape \(2, 1\)"):
+            replace(seen, came_s=wrong)
 
 
 def test_what_waited_before_it_came_has_waited_since_its_submission() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -438,6 +439,25 @@ def test_semaphores_are_swept_without_the_folder_for_temporary_files(tmp_path: P
     running.wait()
     local.sweep()
     assert semaphores(running.pid) == []
+
+
+def test_a_full_folder_for_temporary_files_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(shared: Any, desk: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(local, "_lay_out", full)
+    with (
+        pytest.raises(
+            UsageError, match=r"cannot be written: No space left.*; set TMPDIR to"
+        ) as why,
+        local._desk({}, 1),
+    ):
+        pass
+    assert str(why.value).startswith(str(tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_desk_of_a_living_campaign_is_not_swept(

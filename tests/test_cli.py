@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import msgspec
 import pytest
 
 from cpdispatch import cli, instance, solution, verify
+from cpdispatch.campaign import local
 from cpdispatch.cli import options, output, signals
 from cpdispatch.cli.options import ReplayOptions
 from cpdispatch.simulator import Run
@@ -54,6 +56,40 @@ def problem(tmp_path: Path) -> Path:
     path = tmp_path / "problem.json"
     path.write_bytes(msgspec.json.encode(INSTANCE))
     return path
+
+
+def test_names_and_locales_that_few_have(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said(capsys, "simulate", log, "-d", "easy", "--out", "[o]x")[0] == 0
+    code, out, err = said(capsys, "compare", "[o]x")
+    assert (code, err) == (0, "")
+    assert "easy" in out
+    done = subprocess.run(
+        [*CPDISPATCH, "simulate", str(log), "-d", "easy", "--shake", "2", "--cores", "1"],
+        capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=True,
+    )  # fmt: skip
+    assert rb"s \xb1 " in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--watch", "--plot"])
+def test_folders_that_last_as_long_as_a_command_are_swept_if_it_is_killed(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = subprocess.run(
+        [sys.executable, "-c", f"""if True:
+            import os, sys, tempfile
+            from cpdispatch.cli.simulate import _removed_folder
+            tempfile.tempdir = {str(tmp_path)!r}
+            print(_removed_folder({option!r}, None, ""), flush=True)
+            os.kill(os.getpid(), 9)"""],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert Path(made.stdout.strip()).is_dir()
+    local.sweep()
+    assert not list(tmp_path.iterdir())
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

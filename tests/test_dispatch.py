@@ -18,7 +18,13 @@ from cpdispatch import dispatch, verify
 from cpdispatch.bounded import Bounded
 from cpdispatch.decision import Certificate
 from cpdispatch.dispatch import REGISTRY, Settings
-from cpdispatch.errors import DecisionError, InputError, RenamedWarning, UsageError
+from cpdispatch.errors import (
+    CpdispatchError,
+    DecisionError,
+    InputError,
+    RenamedWarning,
+    UsageError,
+)
 from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
@@ -421,6 +427,16 @@ def test_a_name_of_an_earlier_version_is_that_of_today_and_warns(former: str, no
     with warnings.catch_warnings(action="error"):
         same = inner(now)
     assert (type(made), made.objective, made.m) == (type(same), same.objective, same.m)
+
+
+@pytest.mark.parametrize(
+    "text", ['dispatcher = "hcp"\nm = true', 'dispatcher = "hcp"\nlimit = true',
+             'dispatcher = "easy"\nwait = true', 'dispatcher = "easy"\ndepth = true'],
+)  # fmt: skip
+def test_true_is_no_number(text: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(CpdispatchError, match="is needed"):
+        dispatch.make(str(tmp_path / "mine.toml"))
 
 
 def test_a_toml_file_may_have_a_name_of_an_earlier_version(tmp_path: Path) -> None:

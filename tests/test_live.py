@@ -206,6 +206,7 @@ def test_watch_ends_when_the_run_is_saved(
     running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "BEAT_S", 0.0)
+    monkeypatch.setattr(watch, "NEXT_S", 0.0)
 
     def slept(_: float) -> None:
         finished(simulate(workload(ROWS), POOL, "easy"), running)
@@ -215,6 +216,29 @@ def test_watch_ends_when_the_run_is_saved(
     assert code == 0
     assert "1 finished" in out.splitlines()[-1]
     assert err == ("easy, case: 25% of 1,000 jobs, at 120 s, 2 waiting, 1 running, 90 s left\n")
+
+
+def test_watch_waits_for_the_next_run_of_a_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two runs, no file says that one goes on."""
+    monkeypatch.setattr(output, "BEAT_S", 0.0)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    first, second = tmp_path / "a" / STATUS, tmp_path / "b" / STATUS
+    write(first, pid=child.pid)
+    turns = iter(
+        [
+            lambda: write(first, pid=child.pid, over=True),
+            first.unlink,
+            lambda: write(second, pid=child.pid, dispatcher="fifo"),
+            second.unlink,
+            lambda: child.communicate(b"\n"),
+        ]
+    )
+    monkeypatch.setattr(watch.time, "sleep", lambda _: next(turns)())
+    code, _, err = said(capsys, "watch", tmp_path)
+    assert (code, next(turns, None)) == (0, None)
+    assert [line.partition(",")[0] for line in err.splitlines()] == ["easy", "fifo"]
 
 
 def test_a_process_that_is_gone_is_told_and_not_waited_for(

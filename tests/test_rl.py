@@ -97,6 +97,7 @@ def test_whatever_is_chosen_the_schedule_is_feasible_and_rewards_add_up(
         observed, reward, over, _, info = env.step(int(draws.integers(0, 3)))
         total += reward
     assert info["metrics"]["jobs_never_started"] == 0
+    assert info["metrics"]["decisions"] > 0
     assert total == pytest.approx(-info["metrics"]["wait_s_mean"], rel=1e-9, abs=1e-9)
 
 

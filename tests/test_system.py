@@ -118,7 +118,7 @@ def test_a_toml_file_describes_the_same_system(tmp_path: Path) -> None:
     assert toml.expected_wait_s == ours.expected_wait_s
 
 
-@pytest.mark.parametrize("wrong", [4.5, 4.0, "4"])
+@pytest.mark.parametrize("wrong", [4.5, 4.0, "4", True])
 def test_numbers_of_nodes_and_units_are_whole(wrong: Any) -> None:
     with pytest.raises(InputError, match=r"groups\[0\]\.capacity: must be a whole number"):
         System.pool(wrong)

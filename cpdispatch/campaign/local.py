@@ -40,7 +40,7 @@ from cpdispatch.campaign.tasks import (
     Task,
 )
 from cpdispatch.compile import ANNOUNCED, announce
-from cpdispatch.errors import InterruptedRunError
+from cpdispatch.errors import InterruptedRunError, UsageError
 
 GRACE_S = 15.0
 """Seconds that tasks have to save what they have when they are asked to stop."""
@@ -135,16 +135,22 @@ def _desk(shared: Mapping[str, Any], tasks: int) -> Iterator[Path]:
     """
     with ExitStack() as stack:
         if os.access(_SEMAPHORES, os.W_OK):
-            stack.enter_context(_owned(_SEMAPHORES))
-        desk = stack.enter_context(_owned(Path(tempfile.gettempdir())))
-        _lay_out(shared, desk)
-        np.zeros(tasks).tofile(desk / _SHARES)
+            stack.enter_context(owned(_SEMAPHORES))
+        desk = stack.enter_context(owned())
+        try:
+            _lay_out(shared, desk)
+            np.zeros(tasks).tofile(desk / _SHARES)
+        except OSError as error:
+            why = error.strerror or error
+            raise UsageError(
+                f"{desk}: cannot be written: {why}; set TMPDIR to another folder"
+            ) from error
         yield desk
 
 
 @contextmanager
-def _owned(place: Path) -> Iterator[Path]:
-    """A temporary folder that `sweep` knows to be in use.
+def owned(place: Path | None = None) -> Iterator[Path]:
+    """A folder, in that for temporary files or another, that `sweep` knows to be in use.
 
     Its name has the number of this process, which holds a lock on the file `_OWNER` in it for as
     long as it lives.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import warnings
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from cyclopts import App, CycloptsError, MissingArgumentError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from cpdispatch import __version__
 from cpdispatch.cli.archive import app as archive
@@ -43,6 +44,7 @@ app = App(
     help="Decide which jobs of an HPC cluster start now; replay job logs and compare dispatchers.",
     version=__version__,
     help_format="markdown",
+    default_parameter=Parameter(json_list=False),  # of a folder whose name begins with [
 )
 COMMANDS = (
     simulate, experiment, whatif, compare, report, explain, status, watch, solve, verify, generate,
@@ -128,6 +130,8 @@ def main() -> NoReturn:
     """Entry point of the command ``cpdispatch``."""
     # Arrow's own allocator keeps some 60 MB of what writing a run took.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # of a locale that lacks what is said, such as ±
+        sys.stdout.reconfigure(errors="backslashreplace")
     code = run()
     leave_lost_terminal()
     sys.exit(code)

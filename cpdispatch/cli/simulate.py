@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -248,6 +247,8 @@ def _removed_folder(option: str, cluster: str | None, what: str) -> Path:
     """A folder that is removed when the command ends."""
     if cluster is not None:
         raise UsageError(f"{option} with --cluster needs --out FOLDER, where the runs say {what}")
-    folder = Path(tempfile.mkdtemp(prefix="cpdispatch-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    from cpdispatch.campaign.local import owned
+
+    until_the_end = ExitStack()
+    atexit.register(until_the_end.close)
+    return until_the_end.enter_context(owned())

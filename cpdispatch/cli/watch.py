@@ -33,6 +33,8 @@ EVERY_S = 1.0
 """Seconds between two looks at the files."""
 SILENT_S = 60.0
 """After so many seconds without news, that is said."""
+NEXT_S = 30.0
+"""So long a process may take from one simulation to the next."""
 BAR = 24
 """Characters of a bar."""
 
@@ -85,12 +87,22 @@ def watch(folder: Path, *, once: Flag = False, json: Json = False) -> int:
 
 
 def _wait(folder: Path, see: Callable[[Mapping[str, Live]], None], refused: RefusedFiles) -> None:
-    """Wait until all simulations in a folder are over or gone."""
-    found = look(folder, refused)
-    while not all(map(gone, found.values())):
-        see(found)
-        time.sleep(EVERY_S)
+    """Wait until all simulations in a folder are over or gone.
+
+    A process that has ended one may begin the next: it is waited for until it ends, too, or has
+    not begun one for long.
+    """
+    seen: dict[tuple[str, int], Live] = {}
+    last = time.monotonic()
+    while True:
         found = look(folder, refused)
+        seen |= {(told.host, told.pid): told for told in found.values()}
+        if not all(map(gone, found.values())):
+            last = time.monotonic()
+            see(found)
+        elif all(map(gone, seen.values())) or time.monotonic() - last > NEXT_S:
+            return
+        time.sleep(EVERY_S)
 
 
 def look(folder: Path, refused: RefusedFiles) -> dict[str, Live]:

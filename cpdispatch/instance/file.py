@@ -562,11 +562,28 @@ def _data_file(data: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, st
             left_out[name] = value.kind
             continue
         try:
+            _need_json(value)
             content = msgspec.json.encode(value, enc_hook=_of_numpy, order="deterministic")
             held[name] = msgspec.json.decode(content)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
             left_out[name] = type(value).__name__
     return held, left_out
+
+
+def _need_json(value: Any) -> None:
+    """Raise where JSON gives a value back as another one; arrays, tuples and NaN may be others."""
+    if isinstance(value, np.ndarray | np.generic) and not np.ma.isMaskedArray(value):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        for each in value:
+            _need_json(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if not isinstance(key, str):
+                raise TypeError("a key that is no text")
+            _need_json(each)
+    elif not (value is None or isinstance(value, str | int | float)):
+        raise TypeError("nothing that JSON holds")
 
 
 def _of_numpy(value: object) -> object:

@@ -319,8 +319,9 @@ class Instance(_Flat):
         The value of each of the additional data by name, see `cpdispatch.data.AdditionalData`.
     came_s : int64 array, shape (2, jobs), or None
         The ids of the queued jobs, and since when each has waited for nodes alone: it was in the
-        queue, what it depends on was over, and the system had what it asks for. None where nobody
-        knows that.
+        queue, what it depends on was over, and the system had what it asks for. A job that is
+        queued again after a test run or a restart may have waited since before that. None where
+        nobody knows.
 
     Raises
     ------
@@ -351,8 +352,10 @@ class Instance(_Flat):
         if not self.queue.checked or len(self.queue.columns) != rows:
             check.queued(self.queue, self.system)
         check.running_jobs(self.running, self.system, self.now)
-        if self.came_s is not None:
-            check.integers(self.came_s, "came_s", (2, *np.shape(self.came_s)[1:2]))
+        came_s = self.came_s
+        if came_s is not None:
+            table = isinstance(came_s, np.ndarray) and came_s.ndim == 2
+            check.integers(came_s, "came_s", (2, came_s.shape[1] if table else len(self.queue)))
         if self.reservations or self.power is not None or self.starvation is not None:
             check.rules(self)
 

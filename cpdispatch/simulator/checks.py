@@ -67,6 +67,9 @@ def check_rules(
     cost_s_of(restart_cost_s)
     if starvation is not None and not isinstance(starvation, Starvation):
         raise UsageError(f"starvation {starvation!r}: cpdispatch.instance.Starvation is needed")
+    if starvation is not None:
+        for name, most in (("threshold_s", LIMIT), ("bound_s", LIMIT), ("wide", 1000)):
+            whole(f"starvation.{name}", getattr(starvation, name), most=most)
 
 
 def check_kind(name: str, given: object, kind: type, advice: str = "") -> None:

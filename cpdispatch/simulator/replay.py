@@ -188,7 +188,9 @@ def simulate(
     )  # fmt: skip
     check_kind("settings", settings, Settings)
     check_kind("watch", watch, Watch)
-    rules = {"trigger": trigger, "correction": correction, "kill_at_limit": bool(kill_at_limit)}
+    rules = {
+        "trigger": str(trigger), "correction": str(correction), "kill_at_limit": bool(kill_at_limit)
+    }  # fmt: skip
     happening = events if events is None or isinstance(events, Events) else read_events(events)
     last_s = int(workload.table.submit_s[-1])
     general = {
@@ -325,7 +327,7 @@ def about_run(
         "began_s": dated_from_s(workload),
         "system": system_as_dict(system),
         **rules,
-        "starvation": None if bound is None else asdict(bound),
+        "starvation": None if bound is None else {k: int(n) for k, n in asdict(bound).items()},
         "events": None if events is None else events.told(),
         "data": [one.name for one in rules["data"]] or None,
         "limit_s": settings.limit_s,

@@ -130,7 +130,8 @@ class Simulation:
         What the system may draw, see `cpdispatch.energy`. No job is tested, judged by a predictor
         or restarted at a cost then.
     energy_price : Steps, optional
-        What instances tell of the price of energy.
+        What instances tell of the price of energy. Jobs are dispatched when it changes; `simulate`
+        does so for a dispatcher of your own alone.
     switch_off_s : int, optional
         How long a node is idle before it is switched off; without it, none is. No job is tested,
         judged by a predictor or restarted at a cost then.

@@ -41,7 +41,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import islice
 from numbers import Real
@@ -79,6 +79,7 @@ from cpdispatch.jobs import (
     Terms,
     Workload,
 )
+from cpdispatch.parameters import whole
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.clean import BoolArray, RawLog, clean
 from cpdispatch.workloads.clock import TOO_LATE, YEAR_10000_S
@@ -181,9 +182,17 @@ def from_table(
         raise UsageError(
             f"columns of type {type(columns).__name__}: a dict of columns or a DataFrame is needed"
         )
+    if not isinstance(name, str):
+        raise UsageError(f"name {name!r}: a text is needed")
+    if processors is not None:
+        whole("processors", processors, 1)
     _check_columns([str(key) for key in columns], Path(name), line=None)
     # Without the index of a series, by which pandas would put rows together.
     values = {str(key): getattr(column, "array", column) for key, column in columns.items()}
+    for key, column in values.items():
+        if isinstance(column, Iterator | Set):
+            problem = f"column {key} of type {type(column).__name__}: a list or an array is needed"
+            raise InputError(problem, file=name)
     lists = {key: column for key, column in values.items() if pd.api.types.is_list_like(column)}
     lengths = {key: len(column) for key, column in lists.items()}
     if len(set(lengths.values())) > 1:

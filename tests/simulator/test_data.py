@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -219,13 +221,16 @@ def test_an_instance_file_holds_the_values_that_json_can_hold() -> None:
     assert asked is not None
     values = {
         "array": np.array([1.5, math.nan]), "number": np.int64(7), "words": ("a", {"b": [None]}),
-        "thing": object(), "huge": 2**70, "deep": [np.array([object()])],
+        "thing": object(), "huge": 2**70, "deep": [np.array([object()])], "bytes": b"ab",
+        "set": {1, 2}, "time": timedelta(seconds=5), "numbers": {1: 2}, "exact": [Decimal("1.5")],
     }  # fmt: skip
     content = instance.to_json(replace(asked, data=values))
     read_again = instance.loads(content)
     assert dict(read_again.data) == {
         "array": [1.5, None], "number": 7, "words": ["a", {"b": [None]}],
         "thing": LeftOut("object"), "huge": 2**70, "deep": LeftOut("list"),
+        "bytes": LeftOut("bytes"), "set": LeftOut("set"), "time": LeftOut("timedelta"),
+        "numbers": LeftOut("dict"), "exact": LeftOut("list"),
     }  # fmt: skip
     assert instance.to_json(read_again) == content
     assert b"data" not in instance.to_json(asked)

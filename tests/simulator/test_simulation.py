@@ -4,6 +4,8 @@ import gc
 import pickle
 from collections.abc import Iterable
 from dataclasses import replace
+from math import nan
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -14,10 +16,10 @@ from cpdispatch.decision import Reason
 from cpdispatch.errors import DecisionError, UsageError
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
-from cpdispatch.instance import Instance
+from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Column, Job, JobTable
-from cpdispatch.simulator import Simulation, simulate
-from cpdispatch.system import NodeGroup, System
+from cpdispatch.simulator import Run, Simulation, simulate
+from cpdispatch.system import Limit, Maintenance, NodeGroup, System
 from cpdispatch.workloads.restarts import mark
 from tests.simulator.cases import play, starting, workload
 
@@ -283,6 +285,9 @@ OWN_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"workload": "log.swf"}, "workload of type str: a Workload is needed; cpdispatch.prepare"),
     ({"predictor": 3}, r"predictor: a name, or an object with a name and predict and learn\(\)"),
     ({"starvation": (3, 4)}, r"starvation \(3, 4\): cpdispatch.instance.Starvation is needed"),
+    ({"starvation": Starvation(nan, 5)}, "starvation.threshold_s nan: a whole number, 0 or"),  # type: ignore[arg-type]
+    ({"starvation": Starvation(5, -5)}, "starvation.bound_s -5: a whole number, 0 or more, is"),
+    ({"starvation": Starvation(5, 5, 5000)}, "starvation.wide 5000: a whole number, 1000 at most"),
     ({"trigger": None}, "unknown trigger None"),
     ({"correction": 3}, "unknown correction 3"),
     ({"correction": ["minimal"]}, r"unknown correction \['minimal'\]"),
@@ -316,6 +321,22 @@ def test_a_wrong_argument_of_simulate_alone_is_one_clear_error(
 ) -> None:
     with pytest.raises(UsageError, match=f"^{message}"):
         simulate(workload([(0, 1, 5, 5)]), System.pool(4), **arguments)
+
+
+def test_numbers_and_texts_of_numpy_are_as_good_as_others(tmp_path: Path) -> None:
+    two = np.int64(2)
+    system = System(
+        "s", ("core",), (NodeGroup("a", two, (two,)),), watts={"core": two}, licences={"x": two},
+        limits=(Limit(two),), maintenance=(Maintenance(np.int64(900), two),),
+    )  # fmt: skip
+    log = workload([(0, 1, 5, 5)])
+    run = simulate(
+        log, system, "hcp:limit=0.05", starvation=Starvation(two, two), trigger=np.str_("event")
+    )
+    assert run.verify() == []
+    run.save(tmp_path)
+    assert Run.load(tmp_path).system.groups == (NodeGroup("a", 2, (2,)),)
+    assert run.about["starvation"]["bound_s"] == 2
 
 
 def test_a_loop_of_ones_own_can_be_pickled_and_goes_on() -> None:

@@ -257,6 +257,13 @@ def test_whole_numbers_may_be_objects() -> None:
             table.from_table(frame(submit=np.array(wrong, dtype=object)))
     with pytest.raises(UsageError, match="a dict of columns or a DataFrame is needed"):
         table.from_table(None)  # type: ignore[arg-type]
+    for wrong in ({4, 2}, (x for x in [4, 2])):
+        with pytest.raises(InputError, match=r"column core of type .*: a list or an array is"):
+            table.from_table({**COLUMNS, "core": wrong})
+    with pytest.raises(UsageError, match="name None: a text is needed"):
+        table.from_table(COLUMNS, name=None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="processors '4': a whole number"):
+        table.from_table(COLUMNS, filter="strong", processors="4")  # type: ignore[arg-type]
 
 
 def test_parquet_may_hold_missing_values_categories_and_an_index(tmp_path: Path) -> None:

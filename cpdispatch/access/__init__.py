@@ -24,7 +24,7 @@ from itertools import pairwise
 import numpy as np
 
 from cpdispatch.access import spread
-from cpdispatch.arrays import BoolArray, IntArray, compact
+from cpdispatch.arrays import BoolArray, IntArray, compact, sealed
 from cpdispatch.errors import InputError, nearest
 from cpdispatch.jobs import Access, Column, JobTable, Workload
 from cpdispatch.system import LIMIT, USUAL_TIER, NodeGroup, Partition, System, ranges_of
@@ -246,6 +246,15 @@ def total(system: System) -> IntArray:
     """
     counts = [is_own(name) or is_whole(name) for name in system.resources]
     return np.where(counts, system.total, LIMIT)
+
+
+def counted(system: System) -> IntArray:
+    """What tells how full a node is: its capacity of the system's own types, shape as capacity.
+
+    What says where jobs may run is 0 there: it stands for capacity that is counted already.
+    """
+    own = [is_own(name) for name in system.resources]
+    return system.capacity if all(own) else sealed(np.where(own, system.capacity, 0))
 
 
 def wished(names: Sequence[str]) -> list[str]:

@@ -114,7 +114,7 @@ def dispatch_deep(tables: Tables, nodes: Nodes, deep: Deep, caution: Any, ended:
         deep.promise[_FIRST][waiting], deep.promise[_COUNT][waiting], deep.node, deep.units
     )
     start, reason, placed = plan.plan(
-        state.now, _profile(tables, nodes, deep, queued, ended), nodes.capacity,
+        state.now, _profile(tables, nodes, deep, queued, ended), nodes.capacity, nodes.counted,
         _gathered(deep, tables.outcome, waiting, state.duration_row),
         _positions(waiting, tables.primary), _positions(waiting, tables.secondary),
         tables.rule.depth, tables.rule.best_fit,

@@ -65,6 +65,8 @@ class Nodes(NamedTuple):
 
     capacity: IntArray
     """Shape (nodes, resources). Constant."""
+    counted: IntArray
+    """See `cpdispatch.access.counted`. Constant."""
     free: IntArray
     """What is free on each node, shape (nodes, resources). `give_back` alone writes it, at each
     start and each end; a dispatch lends the jobs that end now as expected, see `lend`."""
@@ -134,7 +136,12 @@ class Nodes(NamedTuple):
 
 
 def nodes_of(
-    capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int, spare: IntArray
+    capacity: IntArray,
+    counted: IntArray,
+    asks: IntArray,
+    kinds: IntArray,
+    entries: int,
+    spare: IntArray,
 ) -> Nodes:
     """An empty system; of room for entries and shapes only what is used costs memory."""
     shapes, count = len(asks), len(capacity)
@@ -144,6 +151,7 @@ def nodes_of(
     common = np.flatnonzero((asks > 0).all(axis=0))
     return Nodes(
         capacity,
+        counted,
         capacity.copy(),
         capacity.sum(axis=0),
         asks,
@@ -427,7 +435,7 @@ def _put(tables: Tables, nodes: Nodes, outlives: bool, job: int) -> None:
     best_fit = tables.rule.best_fit
     if outlives or best_fit:
         usable = nodes.beside if outlives else nodes.free
-        count = place(usable, nodes.capacity, nodes.asks[shape], units, best_fit, node, many)
+        count = place(usable, nodes.counted, nodes.asks[shape], units, best_fit, node, many)
     else:
         count = first_fit(nodes.room[shape], units, node, many)
     outcome[FIRST_ENTRY, job], outcome[ENTRIES, job] = low, count
@@ -578,7 +586,7 @@ def _compare(tables: Tables, nodes: Nodes) -> None:
     kept, pool, node, many = nodes.kept, nodes.beside_pool, nodes.kept_node, nodes.kept_units
     beside_nodes, common = nodes.beside_nodes, nodes.common
     if tables.rule.best_fit:
-        count = place(ahead, nodes.capacity, ask, units, True, node, many)
+        count = place(ahead, nodes.counted, ask, units, True, node, many)
     else:
         count = first_fit(row, units, node, many)
     state.beside_changes += 1

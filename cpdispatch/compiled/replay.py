@@ -280,10 +280,10 @@ class Replay:
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None
         if dispatcher.depth > 1 or not prepared.is_pool:
-            capacity = prepared.system.capacity.copy()
+            capacity, counted = prepared.system.capacity, access.counted(prepared.system)
             self.nodes = nodes_of(
-                capacity, prepared.asks, prepared.kinds, (1 + with_tests) * prepared.entries_max,
-                dispatcher.spare(total),
+                capacity.copy(), counted.copy(), prepared.asks, prepared.kinds,
+                (1 + with_tests) * prepared.entries_max, dispatcher.spare(total),
             )  # fmt: skip
         if dispatcher.depth > 1:
             block = np.ascontiguousarray(prepared.workload.table.block[:, prepared.rows])

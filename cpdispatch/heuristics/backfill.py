@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cpdispatch.access import counted
 from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason, of_flat
 from cpdispatch.errors import UsageError, unknown
@@ -179,9 +180,9 @@ class Backfill:
         primary, secondary = self.primary, self.secondary
         flat = instance.flat
         given = (
-            flat, instance.system.capacity, primary.number, primary.vector, self.threshold_s,
-            secondary.number, secondary.vector,
-            self.one_order, self.depth, self.best_fit, int(limits.find(self._limits(instance))),
+            flat, instance.system.capacity, counted(instance.system), primary.number,
+            primary.vector, self.threshold_s, secondary.number, secondary.vector, self.one_order,
+            self.depth, self.best_fit, int(limits.find(self._limits(instance))),
             power_unit(instance), instance.power_free(),
         )  # fmt: skip
         room = flat.item(QUEUED) + 2 * flat.item(NODES)
@@ -273,10 +274,10 @@ class Backfill:
         )
         score = np.empty(nodes) if self.best_fit else _NO_SCORE
         given = (
-            instance.now, free, instance.system.capacity, block, queue.planned_s, primary,
-            secondary, self.depth, self.best_fit, run_block, running.planned_end_s(),
-            running.offset, running.node, running.units, power_unit(instance),
-            instance.power_free(), spare, leaves, testing, reason,
+            instance.now, free, instance.system.capacity, counted(instance.system), block,
+            queue.planned_s, primary, secondary, self.depth, self.best_fit, run_block,
+            running.planned_end_s(), running.offset, running.node, running.units,
+            power_unit(instance), instance.power_free(), spare, leaves, testing, reason,
         )  # fmt: skip
         room = jobs + 2 * nodes
         while True:
@@ -344,6 +345,7 @@ class Backfill:
             instance.now,
             profile,
             instance.system.capacity,
+            counted(instance.system),
             block,
             primary,
             secondary,

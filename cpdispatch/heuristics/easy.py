@@ -103,6 +103,7 @@ class Pass(NamedTuple):
     pool: IntArray
     """The sum of ``F`` over the nodes."""
     capacity: IntArray
+    counted: IntArray
     block: IntArray
     best_fit: bool
     score: FloatArray
@@ -163,7 +164,7 @@ def _start(
         entries = go_home(job, homes, node, units_at)
         due[job] = max(due[job] - (of.now - homes.start_s[homes.of[job]]), of.now + 1)
     else:
-        entries = choose(usable, of.capacity, ask, units, of.best_fit, of.score, node, units_at)
+        entries = choose(usable, of.counted, ask, units, of.best_fit, of.score, node, units_at)
     placed.position[count], placed.offset[count + 1] = job, low + entries
     placed.many[0] = count + 1
     change(F, ask, node[:entries], units_at[:entries], -1)
@@ -350,6 +351,7 @@ def easy(
     now: int,
     free: IntArray,
     capacity: IntArray,
+    counted: IntArray,
     block: IntArray,
     planned_s: IntArray,
     primary: IntArray,
@@ -378,6 +380,8 @@ def easy(
 
     Parameters
     ----------
+    counted : int64 array, shape (nodes, resources)
+        See `cpdispatch.access.counted`.
     primary : int64 array, shape (orders,)
         The jobs that may start, in the primary order.
     spare : int64 array, shape (resources,)
@@ -426,8 +430,8 @@ def easy(
         start[j], reason[j], due[j] = _NO_START, _WAITS, now + planned_s[j]
     _sum(F, pool)
     of = Pass(
-        now, F, pool, capacity, block, best_fit, score, spare, power_unit, start, reason, due,
-        placed,
+        now, F, pool, capacity, counted, block, best_fit, score, spare, power_unit, start, reason,
+        due, placed,
     )  # fmt: skip
     in_turn = leaves if testing is None else testing.leaves
     blocked, shadow, head, watts, watts_then = 0, -1, 0, 0, 0
@@ -451,7 +455,7 @@ def easy(
         return int(placed.many[0])
     start[head], reason[head] = shadow, _RESERVED
     ask = block[_REQUEST:, head]
-    held = choose(L, capacity, ask, block[_UNITS, head], best_fit, score, held_node, held_units)
+    held = choose(L, counted, ask, block[_UNITS, head], best_fit, score, held_node, held_units)
     change(L, ask, held_node[:held], held_units[:held], -1)
     watts_then -= watts
     if testing is not None and testing.way != LEFT:
@@ -531,6 +535,7 @@ def _plan(of: Flat, limits: int, planned_s: IntArray, run_end: IntArray) -> None
 def easy_of_flat(
     flat: IntArray,
     capacity: IntArray,
+    counted: IntArray,
     primary: int,
     weights: FloatArray,
     threshold_s: int,
@@ -563,7 +568,7 @@ def easy_of_flat(
     reason = np.empty(jobs, dtype=np.int8)
     found = np.empty(3 * jobs + 1 + 2 * room, dtype=np.int64)
     placed = easy(
-        of.now, of.free, capacity, of.block, planned_s, order, other, depth, best_fit,
+        of.now, of.free, capacity, counted, of.block, planned_s, order, other, depth, best_fit,
         of.run_block, run_end, of.offset, of.node, of.units, power_unit, watts_free,
         np.zeros(resources, dtype=np.int64), np.zeros(jobs, dtype=np.bool_), None, reason, found,
         np.empty(scratch_size(jobs, running, nodes, resources), dtype=np.int64),

@@ -85,19 +85,22 @@ def pool_has(pool: IntArray, ask: IntArray, units: int) -> bool:
 
 
 @kernel
-def fullness(free: IntArray, capacity: IntArray, node: int) -> float:
-    """Sum over the resource types that a node has of free / capacity: small when it is full."""
+def fullness(free: IntArray, counted: IntArray, node: int) -> float:
+    """Sum over the resource types that a node has of free / capacity: small when it is full.
+
+    ``counted`` is the capacity, see `cpdispatch.access.counted`.
+    """
     total = 0.0
     for r in range(free.shape[1]):
-        if capacity[node, r] > 0:
-            total += free[node, r] / capacity[node, r]
+        if counted[node, r] > 0:
+            total += free[node, r] / counted[node, r]
     return total
 
 
 @kernel
 def choose(
     free: IntArray,
-    capacity: IntArray,
+    counted: IntArray,
     ask: IntArray,
     units: int,
     best_fit: bool,
@@ -124,7 +127,7 @@ def choose(
                     break
         return count
     for node in range(nodes):
-        score[node] = fullness(free, capacity, node) if room(free, node, ask, 1) else np.inf
+        score[node] = fullness(free, counted, node) if room(free, node, ask, 1) else np.inf
     while left > 0:
         node = int(np.argmin(score))
         here = room(free, node, ask, left)
@@ -138,7 +141,7 @@ def choose(
 @allocating
 def place(
     free: IntArray,
-    capacity: IntArray,
+    counted: IntArray,
     ask: IntArray,
     units: int,
     best_fit: bool,
@@ -147,7 +150,7 @@ def place(
 ) -> int:
     """Choose nodes for a job as `choose` does."""
     score = np.empty(free.shape[0] if best_fit else 0)
-    return choose(free, capacity, ask, units, best_fit, score, node_out, units_out)
+    return choose(free, counted, ask, units, best_fit, score, node_out, units_out)
 
 
 @kernel
@@ -181,7 +184,7 @@ def place_next(
     placed: Placed,
     job: int,
     free: IntArray,
-    capacity: IntArray,
+    counted: IntArray,
     ask: IntArray,
     units: int,
     best: bool,
@@ -192,7 +195,7 @@ def place_next(
     node, units_at = placed.node, placed.units
     if most > node.shape[0]:
         node, units_at = _grown(node, 2 * most), _grown(units_at, 2 * most)
-    entries = place(free, capacity, ask, units, best, node[low:], units_at[low:])
+    entries = place(free, counted, ask, units, best, node[low:], units_at[low:])
     placed.position[count] = job
     placed.offset[count + 1] = low + entries
     return Placed(count + 1, placed.position, placed.offset, node, units_at)
@@ -299,7 +302,7 @@ def usable_for(
 def greedy(
     now: int,
     free: IntArray,
-    capacity: IntArray,
+    counted: IntArray,
     block: IntArray,
     planned_s: IntArray,
     order: IntArray,
@@ -323,7 +326,7 @@ def greedy(
         until = now + planned_s[j]
         usable = usable_for(F, until, change_s, change_node, change_capacity)
         if fits(usable, ask, units):
-            placed = place_next(placed, j, usable, capacity, ask, units, best_fit)
+            placed = place_next(placed, j, usable, counted, ask, units, best_fit)
             low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
             change(F, ask, placed.node[low:high], placed.units[low:high], -1)
             pool -= units * ask

@@ -50,7 +50,7 @@ def _put(
     job: int,
     begin: int,
     M: IntArray,
-    capacity: IntArray,
+    counted: IntArray,
     block: IntArray,
     planned_s: IntArray,
     watts: int,
@@ -65,7 +65,7 @@ def _put(
     if begin == profile.time[0] and is_home_free(M, ask, homes, job):
         placed = place_at_home(placed, job, homes)
     else:
-        placed = place_next(placed, job, M, capacity, ask, block[_UNITS, job], best_fit)
+        placed = place_next(placed, job, M, counted, ask, block[_UNITS, job], best_fit)
     entries = slice(placed.offset[placed.jobs - 1], placed.offset[placed.jobs])
     end = begin + planned_s[job]
     hold(profile, begin, end, ask, placed.node[entries], placed.units[entries], watts, -1)
@@ -100,7 +100,7 @@ def _recalled(
 @allocating
 def _compressed(
     profile: NodeProfile,
-    capacity: IntArray,
+    counted: IntArray,
     block: IntArray,
     planned_s: IntArray,
     watts: IntArray,
@@ -115,7 +115,7 @@ def _compressed(
 
     A job that has just been stopped and may start now as promised is placed anew.
     """
-    M = np.empty(capacity.shape, dtype=np.int64)
+    M = np.empty(counted.shape, dtype=np.int64)
     for k in range(primary.shape[0]):
         j = primary[k]
         if start[j] == _NO_START:
@@ -130,7 +130,7 @@ def _compressed(
         if begin >= 0:
             start[j] = begin
             placed = _put(
-                profile, placed, j, begin, M, capacity, block, planned_s, watts[j], best_fit, homes
+                profile, placed, j, begin, M, counted, block, planned_s, watts[j], best_fit, homes
             )
         else:
             hold(profile, start[j], start[j] + lasts, ask, node, units, watts[j], -1)
@@ -143,6 +143,7 @@ def plan(
     now: int,
     profile: NodeProfile,
     capacity: IntArray,
+    counted: IntArray,
     block: IntArray,
     primary: IntArray,
     secondary: IntArray,
@@ -157,9 +158,9 @@ def plan(
 
     Jobs last for their planned durations, shape (jobs,); without them, for the expected ones.
 
-    The orders say which jobs of the ``block`` are planned. For the others their promises are kept,
-    where they are possible, and that is all. With a depth of 0 the first job that cannot start ends
-    the pass.
+    ``counted`` is as in `cpdispatch.access.counted`. The orders say which jobs of the ``block`` are
+    planned. For the others their promises are kept, where they are possible, and that is all. With
+    a depth of 0 the first job that cannot start ends the pass.
 
     Promises made before are put in place first, then moved earlier one by one in the primary order
     where capacity was freed. One that the running jobs have made impossible by outliving
@@ -175,7 +176,7 @@ def plan(
     lasting = block[_EXPECTED] if planned_s is None else planned_s
     _recalled(now, profile, block, lasting, watts, promises, start)
     placed = _compressed(
-        profile, capacity, block, lasting, watts, primary, best_fit, promises, start,
+        profile, counted, block, lasting, watts, primary, best_fit, promises, start,
         nothing_placed(jobs), homes,
     )  # fmt: skip
     promised = (start > now).sum()
@@ -195,7 +196,7 @@ def plan(
             if begin >= 0:
                 start[j] = begin
                 placed = _put(
-                    profile, placed, j, begin, M, capacity, block, lasting, watts[j], best_fit,
+                    profile, placed, j, begin, M, counted, block, lasting, watts[j], best_fit,
                     homes,
                 )  # fmt: skip
                 promised += begin > now

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cpdispatch.access import counted
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_BOUND, NO_START, Placements
 from cpdispatch.heuristics import kernels
@@ -213,7 +214,7 @@ def beside(
         kernels.greedy(
             instance.now,
             free,
-            instance.system.capacity,
+            counted(instance.system),
             instance.queue.block,
             instance.queue.planned_s,
             sealed(tests),

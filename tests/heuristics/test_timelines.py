@@ -60,7 +60,7 @@ Capacity = tuple[tuple[int, ...], ...]
 
 def nodes_with(capacity: Capacity, holds: Sequence[Hold], nodes: Sequence[int]) -> Timelines:
     return of_nodes(
-        NOW, ints(*capacity), ints(*nodes), 2 * len(holds) + 3,
+        NOW, ints(*capacity), ints(*capacity), ints(*nodes), 2 * len(holds) + 3,
         ints(*(h.start for h in holds)), ints(*(h.end for h in holds)),
         ints(*(h.node for h in holds)),
         ints(*(h.amounts for h in holds)).reshape(len(holds), len(capacity[0])),

@@ -37,6 +37,31 @@ SIX = System(
 FEATURES = ("ib", "ssd", "a100")
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    ["easy:allocate=best-fit", "conservative:allocate=best-fit", "best:allocate=best-fit",
+     "prb:allocate=best-fit", "hcp:limit=0.2,cp=off", "thesis-hcp3:limit=0.2"],
+)  # fmt: skip
+def test_how_full_a_node_is_does_not_depend_on_what_later_jobs_ask_for(
+    name: str, compiled: bool
+) -> None:
+    """The node with the feature is half full, and idle in what stands for the feature."""
+    groups = (NodeGroup("a", 1, (8,), ("ib",)), NodeGroup("b", 1, (4,)))
+    found = []
+    for features in ("", "ib"):
+        log = from_table(
+            {"id": [1, 2, 3, 4], "submit": [0, 1, 2, 500], "runtime": [100, 50, 10, 1],
+             "requested": [100, 50, 10, 1], "units": 1, "core": [5, 1, 4, 1],
+             "features": ["", "", "", features]}
+        )  # fmt: skip
+        run = simulate(*prepare(log, System("s", ("core",), groups)), name, compiled=compiled)
+        assert run.verify() == []
+        found.append([run.jobs[name].tolist() for name in ("start", "nodes")])
+    assert found[0] == found[1]
+    assert found[0][0][:3] == [0, 1, 2]
+
+
 def jobs(**columns: Any) -> Workload:
     """Jobs of one core and 5 s, submitted at once, with these columns too."""
     count = len(next(iter(columns.values())))

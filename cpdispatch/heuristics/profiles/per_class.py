@@ -33,7 +33,8 @@ class Timelines(NamedTuple):
     """The nodes of class c are members ``first[c]`` to ``last[c] - 1``; shape (nodes,)."""
     last: IntArray
     capacity: IntArray
-    """Of a node of each class, shape (nodes, resources)."""
+    """Of a node of each class, what counts, see `cpdispatch.access.counted`; shape (nodes,
+    resources)."""
     nodes: Profile
     """Free on a node of each class: one row a class."""
     power: Profile
@@ -307,6 +308,7 @@ def take(
 def of_nodes(
     now: int,
     capacity: IntArray,
+    counted: IntArray,
     nodes: IntArray,
     columns: int,
     held_start: IntArray,
@@ -318,7 +320,8 @@ def of_nodes(
 
     Parameters
     ----------
-    capacity : int64 array, shape (nodes of the system, resources)
+    capacity, counted : int64 array, shape (nodes of the system, resources)
+        See `cpdispatch.access.counted`.
     nodes : int64 array
         Those in service, ascending.
     columns : int
@@ -335,7 +338,8 @@ def of_nodes(
         lines.first[c], lines.last[c], lines.nodes.segments[c] = c, c + 1, 1
         lines.nodes.time[c, 0] = now
         for r in range(capacity.shape[1]):
-            lines.capacity[c, r] = lines.nodes.free[c, 0, r] = capacity[nodes[c], r]
+            lines.capacity[c, r] = counted[nodes[c], r]
+            lines.nodes.free[c, 0, r] = capacity[nodes[c], r]
     for k in range(len(held_node)):
         if row[held_node[k]] >= 0:
             hold(lines, row[held_node[k]], held_start[k], held_end[k], held[k], 1)

@@ -138,7 +138,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
 
     def __init__(
         self, log: str | os.PathLike[str] | Workload | None = None,
-        system: System | str | int | None = None, *, jobs: int = 256, window: int = WINDOW,
+        system: System | str | os.PathLike[str] | int | None = None,
+        *, jobs: int = 256, window: int = WINDOW,
         backfill: str | None = "fcfs", metric: str = "bounded_slowdown_mean",
         predictor: str | Predictor = "walltime", filter: str = "all",
         render_mode: str | None = None,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cpdispatch import system as systems
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.system import NAMED, NodeGroup, System
+from cpdispatch.workloads import from_table, prepare
 
 
 def total(name: str) -> dict[str, int]:
@@ -257,6 +258,12 @@ def test_a_name_is_the_system_of_that_name(name: str) -> None:
 
 def test_a_path_is_the_system_in_that_file(tmp_path: Path) -> None:
     assert systems.find(str(written(tmp_path, OURS))).nodes == 4
+
+
+def test_a_log_is_prepared_for_a_system_of_which_the_path_is_given(tmp_path: Path) -> None:
+    columns = {"id": [1], "submit": [0], "runtime": [9], "units": 1, "core": 1}
+    _, found = prepare(from_table(columns), written(tmp_path, OURS))
+    assert found.groups == systems.load(written(tmp_path, OURS)).groups
 
 
 def test_a_misspelt_name_gets_a_hint() -> None:

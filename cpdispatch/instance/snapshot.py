@@ -347,6 +347,7 @@ class Instance(_Flat):
 
     def __post_init__(self) -> None:
         check = Check("instance")
+        check.number(self.now, "now", 0)
         check.nodes(self.free, self.down, self.system)
         rows = Column.REQUEST + len(self.system.resources)
         if not self.queue.checked or len(self.queue.columns) != rows:
@@ -528,6 +529,8 @@ class Check:
 
     def number(self, value: int, field: str, least: int = -LIMIT) -> None:
         """A number that lies in the range that the package can count in."""
+        whole = isinstance(value, int | np.integer)
+        self.need(whole, field, value, "must be a whole number")
         problem = "negative" if least == 0 else f"must be {least} or more"
         self.need(value >= least, field, value, problem)
         self.need(value <= LIMIT, field, value, f"must be {LIMIT} or less")

@@ -49,6 +49,7 @@ _SUBMIT, _UNITS, _REQUESTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.
 _EXPECTED, _UPPER = int(Column.EXPECTED), int(Column.UPPER)
 _EWT, _REQUEST = int(Column.EWT), int(Column.REQUEST)
 _RESERVED, _REJECTED = int(Reason.RESERVED), int(Reason.REJECTED)
+_REASONS = len(Reason)
 _OF_STARTS = tuple(map(int, OF_STARTS))
 NEVER = int(np.iinfo(np.int64).max)
 UNSOUND, FULL, OVER, NEXT_PART = -1, -2, -3, -4
@@ -530,6 +531,8 @@ def is_sound(
     starting = 0
     for j in range(jobs):
         if reason[j] == _REJECTED or (start[j] < now and start[j] != _NO_START):
+            return False
+        if reason[j] < 0 or reason[j] >= _REASONS:
             return False
         if (start[j] == now) != (reason[j] in _OF_STARTS):
             return False

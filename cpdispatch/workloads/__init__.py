@@ -69,7 +69,7 @@ def read(
 
 def prepare(
     log: str | os.PathLike[str] | Workload,
-    system: System | str | int | None = None,
+    system: System | str | os.PathLike[str] | int | None = None,
     *,
     filter: str = "all",
     units: str | None = None,
@@ -88,7 +88,7 @@ def prepare(
     ----------
     log : path or Workload
         A file, see `read`, or a workload.
-    system : System, str or int, optional
+    system : System, str, path or int, optional
         A system, what `cpdispatch.system.find` knows, or a number of processors; else a pool of as
         many processors as the log's machine has.
     filter : {"all", "strong", "drop"}
@@ -150,12 +150,12 @@ def prepare(
     return access.keep(fit.fit(part, machine, units), machine)
 
 
-def _machine(given: System | str | int | None) -> System | None:
+def _machine(given: System | str | os.PathLike[str] | int | None) -> System | None:
     """The system that is meant; None where the log is to say it."""
     if given is None or isinstance(given, System):
         return given
-    if isinstance(given, str | Integral):
-        return find(str(given))
+    if isinstance(given, str | os.PathLike | Integral):
+        return find(os.fspath(given) if isinstance(given, os.PathLike) else str(given))
     raise UsageError(
         f"system {given!r}: a System, its name, its file, or a whole number of processors is needed"
     )

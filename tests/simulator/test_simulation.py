@@ -164,6 +164,8 @@ def test_an_infeasible_decision_is_refused_and_nothing_of_it_is_applied() -> Non
         ([0], Reason.REJECTED, "job 1 starts now and has the reason rejected"),
         ([0], Reason.WAITS, "job 1 starts now and has the reason waits"),
         ([], Reason.STARTED, "job 1 does not start now and has the reason started"),
+        ([], 77, "job 1 has the reason 77: those that there are have the numbers 0 to"),
+        ([], -3, "job 1 has the reason -3: those that there are have the numbers 0 to"),
     ],
 )
 @pytest.mark.parametrize("restart_cost_s", [0, 30])

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from cpdispatch.access import is_own
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.durations import plain_seconds
 from cpdispatch.errors import InputError, UsageError, nearest, unknown
 from cpdispatch.files import csv_of, csv_rows, other_commas
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.parameters import count_of, pairs, values
-from cpdispatch.system import LIMIT, System, ranges_of
+from cpdispatch.system import LIMIT, System, is_own, ranges_of
 
 FAIL, REPAIR, DRAIN, UNDRAIN = "fail", "repair", "drain", "undrain"
 MAINTAIN, LEAVE, JOIN = "maintain", "leave", "join"

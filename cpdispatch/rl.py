@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch.access import is_own
 from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.arrays import IntArray
@@ -37,7 +36,7 @@ from cpdispatch.parameters import whole
 from cpdispatch.predict import Predictor
 from cpdispatch.simulator.gates import runnable
 from cpdispatch.simulator.simulation import Simulation
-from cpdispatch.system import System
+from cpdispatch.system import System, is_own
 from cpdispatch.workloads import prepare
 
 gymnasium: Any = needed("gymnasium", "rl")

@@ -135,6 +135,14 @@ class Maintenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     known_s: int | None = None
 
 
+def is_own(name: str) -> bool:
+    """Whether a resource type is the system's own.
+
+    Others stand for where jobs may run, see `cpdispatch.access`.
+    """
+    return "@" not in name
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class System:
     """The machine: nodes numbered from 0 in the order of the groups.
@@ -171,6 +179,9 @@ class System:
         are not named are never switched off.
     capacity : int64 array, shape (nodes, resources)
         A node that lacks a resource has capacity 0 of it.
+    counted : int64 array, shape (nodes, resources)
+        The capacity that tells how full a node is: 0 of resource types that stand for where jobs
+        may run, as these stand for capacity that is counted already.
     group_of : int64 array, shape (nodes,)
         Index of each node's group.
     """
@@ -190,13 +201,18 @@ class System:
     off_watts: Mapping[str, int] = field(default_factory=dict)
     wake_s: Mapping[str, int] = field(default_factory=dict)
     capacity: IntArray = field(init=False, repr=False)
+    counted: IntArray = field(init=False, repr=False)
     group_of: IntArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _validate(self)
         counts = [group.nodes for group in self.groups]
         rows = np.array([group.capacity for group in self.groups], dtype=np.int64)
-        object.__setattr__(self, "capacity", sealed(np.repeat(rows, counts, axis=0)))
+        capacity = sealed(np.repeat(rows, counts, axis=0))
+        own = [is_own(name) for name in self.resources]
+        counted = capacity if all(own) else sealed(np.where(own, capacity, 0))
+        object.__setattr__(self, "capacity", capacity)
+        object.__setattr__(self, "counted", counted)
         object.__setattr__(self, "group_of", sealed(np.repeat(np.arange(len(counts)), counts)))
 
     @classmethod

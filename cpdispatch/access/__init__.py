@@ -24,10 +24,18 @@ from itertools import pairwise
 import numpy as np
 
 from cpdispatch.access import spread
-from cpdispatch.arrays import BoolArray, IntArray, compact, sealed
+from cpdispatch.arrays import BoolArray, IntArray, compact
 from cpdispatch.errors import InputError, nearest
 from cpdispatch.jobs import Access, Column, JobTable, Workload
-from cpdispatch.system import LIMIT, USUAL_TIER, NodeGroup, Partition, System, ranges_of
+from cpdispatch.system import (
+    LIMIT,
+    USUAL_TIER,
+    NodeGroup,
+    Partition,
+    System,
+    is_own,
+    ranges_of,
+)
 
 WHOLE, SPREAD = "whole", "spread"
 NOWHERE = "nowhere"
@@ -209,11 +217,6 @@ def _mask(system: System, text: str) -> BoolArray:
     return mask
 
 
-def is_own(name: str) -> bool:
-    """Whether a resource type is the system's own, and does not stand for where jobs may run."""
-    return "@" not in name
-
-
 def said(name: str) -> str:
     """A resource type in words, also one that stands for where jobs may run."""
     base, _, where = name.partition("@")
@@ -246,15 +249,6 @@ def total(system: System) -> IntArray:
     """
     counts = [is_own(name) or is_whole(name) for name in system.resources]
     return np.where(counts, system.total, LIMIT)
-
-
-def counted(system: System) -> IntArray:
-    """What tells how full a node is: its capacity of the system's own types, shape as capacity.
-
-    What says where jobs may run is 0 there: it stands for capacity that is counted already.
-    """
-    own = [is_own(name) for name in system.resources]
-    return system.capacity if all(own) else sealed(np.where(own, system.capacity, 0))
 
 
 def wished(names: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpdispatch.access import is_own, is_place, is_whole
+from cpdispatch.access import is_place, is_whole
 from cpdispatch.analyze.occupancy import (
     BACKFILLED,
     LATE,
@@ -23,6 +23,7 @@ from cpdispatch.analyze.occupancy import (
 )
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import UsageError
+from cpdispatch.system import is_own
 
 COMBINATION = "a free node combination"
 """What is lacking when there is enough of each resource type, but not together on nodes."""

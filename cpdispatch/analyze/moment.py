@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cpdispatch.access import is_own
 from cpdispatch.analyze.explain import (
     CAPACITY,
     COMBINATION,
@@ -28,7 +27,7 @@ from cpdispatch.analyze.occupancy import (
 )
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import UsageError
-from cpdispatch.system import System
+from cpdispatch.system import System, is_own
 
 
 @dataclass(frozen=True, slots=True)

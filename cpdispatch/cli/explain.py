@@ -149,7 +149,8 @@ def ids(jobs: Sequence[int]) -> str:
 
 def units_of(found: Explanation) -> str:
     """What the job asks for."""
-    from cpdispatch.access import is_own, wished
+    from cpdispatch.access import wished
+    from cpdispatch.system import is_own
 
     own = [(name, asked) for name, asked in found.request if is_own(name)]
     each = ", ".join(f"{asked} {name}" for name, asked in own) or "nothing"

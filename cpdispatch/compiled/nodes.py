@@ -66,7 +66,7 @@ class Nodes(NamedTuple):
     capacity: IntArray
     """Shape (nodes, resources). Constant."""
     counted: IntArray
-    """See `cpdispatch.access.counted`. Constant."""
+    """See `cpdispatch.system.System`. Constant."""
     free: IntArray
     """What is free on each node, shape (nodes, resources). `give_back` alone writes it, at each
     start and each end; a dispatch lends the jobs that end now as expected, see `lend`."""

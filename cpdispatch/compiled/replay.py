@@ -280,7 +280,7 @@ class Replay:
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None
         if dispatcher.depth > 1 or not prepared.is_pool:
-            capacity, counted = prepared.system.capacity, access.counted(prepared.system)
+            capacity, counted = prepared.system.capacity, prepared.system.counted
             self.nodes = nodes_of(
                 capacity.copy(), counted.copy(), prepared.asks, prepared.kinds,
                 (1 + with_tests) * prepared.entries_max, dispatcher.spare(total),

@@ -7,7 +7,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch.access import counted
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import NOTHING_PLACED, Placements
 from cpdispatch.heuristics import kernels
@@ -94,7 +93,7 @@ def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -
         kernels.greedy(
             instance.now,
             instance.free,
-            counted(instance.system),
+            instance.system.counted,
             instance.queue.block,
             instance.queue.planned_s,
             sealed(np.ascontiguousarray(order, dtype=np.int64)),

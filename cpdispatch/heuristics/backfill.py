@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpdispatch.access import counted
 from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason, of_flat
 from cpdispatch.errors import UsageError, unknown
@@ -180,7 +179,7 @@ class Backfill:
         primary, secondary = self.primary, self.secondary
         flat = instance.flat
         given = (
-            flat, instance.system.capacity, counted(instance.system), primary.number,
+            flat, instance.system.capacity, instance.system.counted, primary.number,
             primary.vector, self.threshold_s, secondary.number, secondary.vector, self.one_order,
             self.depth, self.best_fit, int(limits.find(self._limits(instance))),
             power_unit(instance), instance.power_free(),
@@ -274,7 +273,7 @@ class Backfill:
         )
         score = np.empty(nodes) if self.best_fit else _NO_SCORE
         given = (
-            instance.now, free, instance.system.capacity, counted(instance.system), block,
+            instance.now, free, instance.system.capacity, instance.system.counted, block,
             queue.planned_s, primary, secondary, self.depth, self.best_fit, run_block,
             running.planned_end_s(), running.offset, running.node, running.units,
             power_unit(instance), instance.power_free(), spare, leaves, testing, reason,
@@ -345,7 +344,7 @@ class Backfill:
             instance.now,
             profile,
             instance.system.capacity,
-            counted(instance.system),
+            instance.system.counted,
             block,
             primary,
             secondary,

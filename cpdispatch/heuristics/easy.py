@@ -381,7 +381,7 @@ def easy(
     Parameters
     ----------
     counted : int64 array, shape (nodes, resources)
-        See `cpdispatch.access.counted`.
+        See `cpdispatch.system.System`.
     primary : int64 array, shape (orders,)
         The jobs that may start, in the primary order.
     spare : int64 array, shape (resources,)

@@ -88,7 +88,7 @@ def pool_has(pool: IntArray, ask: IntArray, units: int) -> bool:
 def fullness(free: IntArray, counted: IntArray, node: int) -> float:
     """Sum over the resource types that a node has of free / capacity: small when it is full.
 
-    ``counted`` is the capacity, see `cpdispatch.access.counted`.
+    ``counted`` is the capacity, see `cpdispatch.system.System`.
     """
     total = 0.0
     for r in range(free.shape[1]):

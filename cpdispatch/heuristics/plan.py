@@ -158,7 +158,7 @@ def plan(
 
     Jobs last for their planned durations, shape (jobs,); without them, for the expected ones.
 
-    ``counted`` is as in `cpdispatch.access.counted`. The orders say which jobs of the ``block`` are
+    ``counted`` is as in `cpdispatch.system.System`. The orders say which jobs of the ``block`` are
     planned. For the others their promises are kept, where they are possible, and that is all. With
     a depth of 0 the first job that cannot start ends the pass.
 

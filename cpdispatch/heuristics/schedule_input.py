@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cpdispatch.access import counted
 from cpdispatch.access.spread import most_on_a_node
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.heuristics.profiles.per_class import Timelines, classes_of, joined, of_nodes
@@ -65,7 +64,7 @@ def timelines(instance: Instance, nodes: IntArray, held: Held) -> tuple[Timeline
     """What these nodes have free from now on, and the nodes again; see `ScheduleGenerator`."""
     longest = int(np.bincount(held.node).max(initial=0))
     lines = of_nodes(
-        instance.now, instance.system.capacity, counted(instance.system), nodes, 2 * longest + 3,
+        instance.now, instance.system.capacity, instance.system.counted, nodes, 2 * longest + 3,
         held.start_s, held.end_s, held.node, np.maximum(held.amount, 0),
     )  # fmt: skip
     member, begin = classes_of(lines)

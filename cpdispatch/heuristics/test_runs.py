@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpdispatch.access import counted
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_BOUND, NO_START, Placements
 from cpdispatch.heuristics import kernels
@@ -214,7 +213,7 @@ def beside(
         kernels.greedy(
             instance.now,
             free,
-            counted(instance.system),
+            instance.system.counted,
             instance.queue.block,
             instance.queue.planned_s,
             sealed(tests),

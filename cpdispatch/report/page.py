@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cpdispatch.access import is_own
 from cpdispatch.analyze import compare, metrics
 from cpdispatch.analyze.difference import HIGHER, LOWER, NOISE, SAME, Difference
 from cpdispatch.arrays import IntArray
@@ -23,7 +22,7 @@ from cpdispatch.report.columns import packed
 from cpdispatch.report.lanes import Bars, drawn
 from cpdispatch.simulator import Run
 from cpdispatch.simulator.arrow import array, coded
-from cpdispatch.system import System
+from cpdispatch.system import System, is_own
 
 Row = dict[str, Any]
 Columns = dict[str, IntArray]

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.access import is_own
 from cpdispatch.analyze.occupancy import NOBODY_BEHIND, Attempts, Behind
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.jobs import LABELLED, TERMS, Workload
 from cpdispatch.simulator.gates import Gates
-from cpdispatch.system import NodeGroup, System
+from cpdispatch.system import NodeGroup, System, is_own
 from cpdispatch.terms import gated
 from cpdispatch.verify.levels import units_that_fit
 from cpdispatch.workloads.table import from_table

@@ -49,7 +49,8 @@ from cpdispatch.simulator.kernels import (
 from cpdispatch.simulator.records import Records
 from cpdispatch.system import System
 
-_SUBMIT, _REQUESTED, _EXPECTED = int(Column.SUBMIT), int(Column.REQUESTED), int(Column.EXPECTED)
+_ID, _SUBMIT = int(Column.ID), int(Column.SUBMIT)
+_REQUESTED, _EXPECTED = int(Column.REQUESTED), int(Column.EXPECTED)
 _UPPER, _REQUEST, _RESTARTABLE = int(Column.UPPER), int(Column.REQUEST), int(Column.RESTARTABLE)
 _ROOM = (64, 64, 256, 64)
 """Room at first: for queued jobs, running jobs, entries of these, and those of the agenda."""
@@ -367,8 +368,10 @@ class State:
         self.ran = flat.item(RUNNING_SEEN)
         came = None
         if came_s is not None:
-            rows = self.queue_hidden[ROW, : self.queued]
-            came = sealed(np.stack((self.queue[Column.ID, : self.queued], came_s[rows])))
+            came = np.empty((2, self.queued), dtype=np.int64)
+            came[0] = self.queue[_ID, : self.queued]
+            came[1] = came_s[self.queue_hidden[ROW, : self.queued]]
+            sealed(came)
         return of_flat(
             flat, self.labels, flat.item(NOW), self.system, self.down, self.reservations, None,
             None, self.starvation, self._stopped(stopped) if stopped else None,

@@ -33,7 +33,7 @@ class Timelines(NamedTuple):
     """The nodes of class c are members ``first[c]`` to ``last[c] - 1``; shape (nodes,)."""
     last: IntArray
     capacity: IntArray
-    """Of a node of each class, what counts, see `cpdispatch.access.counted`; shape (nodes,
+    """Of a node of each class, what counts, see `cpdispatch.system.System`; shape (nodes,
     resources)."""
     nodes: Profile
     """Free on a node of each class: one row a class."""
@@ -321,7 +321,7 @@ def of_nodes(
     Parameters
     ----------
     capacity, counted : int64 array, shape (nodes of the system, resources)
-        See `cpdispatch.access.counted`.
+        See `cpdispatch.system.System`.
     nodes : int64 array
         Those in service, ascending.
     columns : int

@@ -395,8 +395,8 @@ def read(given: str | Iterable[str], requeue: str = "", checkpoints: str | None 
     return Events(given, rows, draws, requeue, saved)
 
 
-def with_maintenance(events: Events | None, system: System, last_s: int) -> Events | None:
-    """Events with the windows of the system's maintenance that begin until a time.
+def with_maintenance(events: Events | None, system: System, submit_s: IntArray) -> Events | None:
+    """Events with the windows of the system's maintenance that matter for a log.
 
     Without those that the events have already.
 
@@ -404,8 +404,9 @@ def with_maintenance(events: Events | None, system: System, last_s: int) -> Even
     ----------
     events : Events or None
         What happens beside them.
-    last_s : int
-        The last submission: windows that begin later are left out.
+    submit_s : int64 array, shape (jobs,)
+        Ascending: windows that are over at the first submission are left out, and those that begin
+        after the last one.
 
     Returns
     -------
@@ -413,15 +414,14 @@ def with_maintenance(events: Events | None, system: System, last_s: int) -> Even
         None where there are none.
     """
     rows: list[WindowRow] = []
+    first_s, last_s = int(submit_s[0]), int(submit_s[-1])
     for window in system.maintenance:
-        begin_s = window.from_s
-        while begin_s <= last_s:
+        every_s = window.every_s or last_s + 1  # after a single window none begins in time
+        over = max((first_s - window.from_s - window.length_s) // every_s + 1, 0)
+        for begin_s in range(window.from_s + over * every_s, last_s + 1, every_s):
             known_s = 0 if window.known_s is None else max(begin_s - window.known_s, 0)
             until_s = begin_s + window.length_s
             rows.append(WindowRow(0, begin_s, MAINTAIN, window.nodes, until_s, known_s))
-            if window.every_s is None:
-                break
-            begin_s += window.every_s
     found = Events(()) if events is None else events
     stated = {
         (row.time_s, row.until_s, _nodes(row.nodes, system, found.file, row.line))

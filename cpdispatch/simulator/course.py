@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections.abc import Iterator
 from math import gamma
 
@@ -64,10 +65,13 @@ class Course:
         self.down: IntArray = sealed(np.empty(0, dtype=np.int64))
         self.system = system
         self._whole = system
-        self._windows = [event for event in self._trace if event.kind == MAINTAIN]
-        turns = {at for w in self._windows for at in (w.known_s, w.until_s) if at > 0}
+        windows = [event for event in self._trace if event.kind == MAINTAIN]
+        turns = {at for w in windows for at in (w.known_s, w.until_s) if at > 0}
         self._turns = sorted(turns, reverse=True)
         """When windows become known, or are over, the latest first."""
+        self._unknown = sorted(enumerate(windows), key=lambda of: of[1].known_s, reverse=True)
+        self._known: list[tuple[int, Event]] = []
+        """The windows that are not known yet, and those that are and are not over."""
         self.happened: list[Event] = []
 
     @property
@@ -117,11 +121,16 @@ class Course:
         self.system = with_capacity(self._whole, capacity)
 
     def reservations(self, now: int) -> tuple[Reservation, ...]:
-        """The windows that are known now and not over, on the nodes that are not down."""
+        """The windows that are known now and not over, on the nodes that are not down.
+
+        No ``now`` is before that of an earlier call.
+        """
+        while self._unknown and self._unknown[-1][1].known_s <= now:
+            insort(self._known, self._unknown.pop())
+        self._known = [of for of in self._known if now < of[1].until_s]
         return tuple(
             Reservation(window.time_s, window.until_s - window.time_s, nodes, capacity)
-            for window in self._windows
-            if window.known_s <= now < window.until_s
+            for _, window in self._known
             for nodes, capacity in self._alike(window.nodes)
         )
 

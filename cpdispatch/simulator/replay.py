@@ -192,13 +192,12 @@ def simulate(
         "trigger": str(trigger), "correction": str(correction), "kill_at_limit": bool(kill_at_limit)
     }  # fmt: skip
     happening = events if events is None or isinstance(events, Events) else read_events(events)
-    last_s = int(workload.table.submit_s[-1])
     general = {
         "dependencies": bool(dependencies),
         "starvation": starvation,
         "idempotent": bool(idempotent),
         "restart_cost_s": cost_s_of(restart_cost_s),
-        "events": with_maintenance(happening, system, last_s),
+        "events": with_maintenance(happening, system, workload.table.submit_s),
         "data": additional(data, settings.seed),
         POWER_CAP: None if power_cap is None else energy.power_cap(power_cap),
         ENERGY_PRICE: None if energy_price is None else energy.energy_price(energy_price),

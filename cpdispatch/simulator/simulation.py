@@ -175,7 +175,7 @@ class Simulation:
         seed = seed_of(seed)
         if events is not None:
             check_kind("events", events, Events, "cpdispatch.events.read gives them")
-        events = with_maintenance(events, system, int(workload.table.submit_s[-1]))
+        events = with_maintenance(events, system, workload.table.submit_s)
         for name, given in (("power_cap", power_cap), ("energy_price", energy_price)):
             if given is not None:
                 check_kind(name, given, Steps, f"cpdispatch.energy.{name} gives it")

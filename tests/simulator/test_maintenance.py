@@ -292,19 +292,39 @@ def test_windows_that_begin_after_the_last_submission_stop_no_replay() -> None:
 
 def test_windows_of_a_system_are_beside_other_events_and_only_once() -> None:
     failed = (Row(2, 20, FAIL, "3"), Row(3, 30, REPAIR, "3"))
-    both = with_maintenance(Events(("case.csv",), failed), WEEKLY, 160)
+    both = with_maintenance(Events(("case.csv",), failed), WEEKLY, np.array([0, 160]))
     assert both is not None
     assert [(row.time_s, row.kind) for row in both.rows] == [
         (20, FAIL), (30, REPAIR), (50, MAINTAIN), (150, MAINTAIN),
     ]  # fmt: skip
     assert both.file == "case.csv"
-    assert with_maintenance(both, WEEKLY, 160) is both
-    assert with_maintenance(None, WEEKLY, 49) is None
+    assert with_maintenance(both, WEEKLY, np.array([0, 160])) is both
+    assert with_maintenance(None, WEEKLY, np.array([0, 49])) is None
     once = replace(FOUR, maintenance=(Maintenance(0, 5),))
-    found = with_maintenance(None, once, 1000)
+    found = with_maintenance(None, once, np.array([4, 1000]))
     assert found is not None
     assert found.trace(once) == [Event(0, MAINTAIN, (0, 1, 2, 3), 5, 0)]
     assert found.file == "system four"
+    assert with_maintenance(None, once, np.array([5, 1000])) is None
+
+
+@pytest.mark.parametrize("known_s", [20, None])
+def test_windows_that_are_over_before_the_first_submission_are_left_out(
+    known_s: int | None,
+) -> None:
+    # A log that counts seconds since 1970 has the windows of its own days alone.
+    system = replace(FOUR, maintenance=(Maintenance(50, 10, every_s=100, known_s=known_s),))
+    rows = [(0, 2, 30, 30), (40, 4, 30, 30), (120, 3, 40, 40), (149, 2, 30, 30), (240, 1, 9, 9)]
+    usual = simulate(workload(rows), system, "easy")
+    begin_s = 100 * 20_000
+    late = simulate(workload([(begin_s + row[0], *row[1:]) for row in rows]), system, "easy")
+    assert late.verify() == []
+    assert times(late) == [(begin_s + start, begin_s + end) for start, end in times(usual)]
+    assert [event.time_s - begin_s for event in late.happened or ()] == [50, 150]
+    for first_s, expected in ((159, [150, 250]), (160, [250]), (259, [250]), (150, [150, 250])):
+        found = with_maintenance(None, system, np.array([first_s, 250]))
+        assert found is not None
+        assert [row.time_s for row in found.rows] == expected
 
 
 def test_what_happened_may_happen_again_to_a_system_with_windows(tmp_path: Path) -> None:

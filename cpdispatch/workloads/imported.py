@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from cpdispatch import access
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.files import replacing, write_bytes
 from cpdispatch.jobs import Workload
 from cpdispatch.system import LIMIT, NodeGroup, System, system_as_dict
 from cpdispatch.workloads import table
+from cpdispatch.workloads.fit import fit
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SUMMARY = "import.json"
 TOO_LARGE = "asks for more than the system has"
+STUCK = "jobs that the nodes that they may use cannot hold: no replay starts them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,9 @@ def finish(
         notes["no requested time: the runtime stands in"] += missing
     notes.update(workload.notes)
     workload.notes.clear()
-    if system is None:
+    if system is not None:
+        notes[STUCK] += _stuck(workload, system)
+    else:
         start_s = np.array(columns.start_s, dtype=np.int64)[frame.index]
         system = _pool(workload, start_s, name)
         told = [
@@ -210,6 +215,15 @@ def _fits(units: IntArray, request: Mapping[str, IntArray], system: System) -> B
     lacking = [of > 0 for name, of in request.items() if name not in system.resources]
     fits: BoolArray = (system.room(asked) >= units) & ~np.any([none > 0, *lacking], axis=0)
     return fits
+
+
+def _stuck(workload: Workload, system: System) -> int:
+    """How many jobs the nodes cannot hold that they are kept to, as far as that is certain."""
+    try:
+        kept, machine = access.keep(fit(workload, system), system)
+    except InputError:  # a replay on this system says so; another one may take the workload
+        return 0
+    return int(np.count_nonzero(machine.room(kept.table.request) < kept.table.units))
 
 
 def _pool(workload: Workload, start_s: IntArray, name: str) -> System:

@@ -21,6 +21,7 @@ from cpdispatch.errors import InputError, UsageError
 from cpdispatch.system import Partition
 from cpdispatch.workloads import prepare, slurm
 from cpdispatch.workloads import read as read_workload
+from cpdispatch.workloads.imported import STUCK
 from cpdispatch.workloads.slurm import access, jobs, nodes, replayable, terms, values
 from tests.adapters.slurm.jobs import duration_text
 
@@ -726,6 +727,40 @@ def test_partitions_and_features_of_the_dump_keep_jobs_to_nodes(tmp_path: Path) 
     for what in (access.UNREAD, access.NO_NODE, access.NO_PARTITION, access.LONGER):
         assert found.notes[what] == 1
     run = simulator.simulate(*prepare(found.workload, found.system), "easy")
+def test_jobs_that_no_nodes_can_hold_that_they_may_use_are_counted(
+    read: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "site"
+    path.write_text(SITE)
+    rows = [
+        record(JobID=k, JobIDRaw=k) | what
+        for k, what in enumerate((
+            {}, {"Partition": "gpu", "AllocTRES": "cpu=32,node=2", "NNodes": "2"},
+            {"SubmitLine": "sbatch --exclusive -N5 a.sh", "AllocTRES": "cpu=5,node=5"},
+            {"SubmitLine": "sbatch -w n01 -x n01 a.sh"}, {"Constraints": "a100"},
+        ), start=1)
+    ]  # fmt: skip
+    found = read(*rows, system=(path,))
+    assert (len(found.workload), found.left_out) == (5, {})
+    assert found.notes[STUCK] == 3
+    run = simulator.simulate(*prepare(found.workload, found.system), "easy")
+    assert (run.jobs["start"] < 0).tolist() == [False, True, True, True, False]
+    assert STUCK not in read(rows[0], system=(path,)).notes
+
+
+def test_features_that_no_node_has_together_are_ignored(
+    read: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "site"
+    path.write_text(SITE.replace("AvailableFeatures=ib,a100", "AvailableFeatures=a100"))
+    one = read(record(Constraints="a100&ib"), system=(path,))
+    assert one.notes == {access.NO_NODE: 1}
+    either = dump(tmp_path / "either.psv", record(Constraints="a100&ib|ib"), mark="@@")
+    found = slurm.read([either], [path])
+    assert found.workload.access[0].features == "ib"
+    assert not found.notes
+
+
     assert verify.run(run.jobs, run.system) == []
     assert run.jobs["start"].min() >= 0
     assert run.jobs["nodes"][1] == [0]

@@ -41,13 +41,17 @@ def keep(columns: Columns, system: System, cluster: Cluster, notes: Counter[str]
 
 def features(asked: Sequence[str], system: System, notes: Counter[str]) -> list[str]:
     """What jobs ask for of features, as `Access` has it; empty where it cannot be heeded."""
-    known = {name for group in system.groups for name in group.features}
+    known = [{*group.features} for group in system.groups]
     read = {text: features_of(text) for text in set(asked)}
     wanted = []
     for text in asked:
         found = read[text]
         # What no node has is no alternative; the others are left.
-        left = [one for one in (found or "").split("|") if {*one.split("&")} <= known]
+        left = [
+            one
+            for one in (found or "").split("|")
+            if any({*one.split("&")} <= names for names in known)
+        ]
         if found is None:
             notes[UNREAD] += 1
         elif found and not left:

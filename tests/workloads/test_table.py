@@ -105,6 +105,17 @@ def test_names_become_labels_and_numbers_stay(log: Callable[..., Path]) -> None:
     assert numbers.table.labels == {}
 
 
+def test_numbers_that_pandas_wrote_with_a_fraction_of_none_are_numbers(
+    log: Callable[..., Path],
+) -> None:
+    # As to_csv writes a column of integers of which one is missing.
+    numbers = table.read(log(HEADER + "1,0,5,5,1,1,0,3.0\n2,0,5,5,1,1,0,\n3,0,5,5,1,1,0,-1.0\n"))
+    assert numbers.table.column(Column.USER).tolist() == [3, -1, -1]
+    assert numbers.table.labels == {}
+    names = table.read(log(HEADER + "1,0,5,5,1,1,0,3.0\n2,0,5,5,1,1,0,3.1\n"))
+    assert names.table.labels == {"user": ("3.0", "3.1")}
+
+
 @given(st.lists(st.from_regex(r"-?[0-9]{1,4}", fullmatch=True), min_size=1, max_size=6))
 def test_names_of_digits_stay_as_they_are_written(names: list[str]) -> None:
     many = list(range(len(names)))

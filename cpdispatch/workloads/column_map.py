@@ -56,12 +56,16 @@ class Times(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Amount(msgspec.Struct, forbid_unknown_fields=True):
-    """A resource: a column, times another one or a number, for each unit or for the whole job."""
+    """A resource: a column, times another one or a number, for each unit or for the whole job.
+
+    Or for each of the nodes that the column ``nodes`` names, once for each unit.
+    """
 
     column: str = ""
     times: str | int = 1
-    each: Literal["unit", "job"] = "unit"
+    each: Literal["unit", "job", "node"] = "unit"
     unit: Literal["", "b", "kb", "mb", "gb"] = ""
+    nodes: str = ""
 
 
 class Rows(msgspec.Struct, forbid_unknown_fields=True):
@@ -91,6 +95,9 @@ class ColumnMap(msgspec.Struct, forbid_unknown_fields=True):
     keep: list[Rows] = []
     nodes: Nodes | None = None
 
+
+_DATE = re.compile(r"^(\d{4})(\d\d)(\d\d)$", re.ASCII)
+_NODE = re.compile(r"[^\s,;{}]+")
 
 KNOWN = (
     "id", "submit", "start", "wait", "end", "runtime", "requested", "units", "restartable",
@@ -159,6 +166,12 @@ def _check_resources(resources: Mapping[str, Amount], field: str, path: Path) ->
             raise InputError(
                 "times another column, but which column is not said", file=path, field=where,
                 advice="name it as column",
+            )  # fmt: skip
+        if (amount.each == "node") != bool(amount.nodes):
+            raise InputError(
+                "what each node has needs the column that names the nodes, and nothing else does",
+                file=path, field=f"{where}.nodes", value=amount.nodes,
+                advice='write each = "node" and nodes = "COLUMN", or none of them',
             )  # fmt: skip
 
 
@@ -442,7 +455,7 @@ class _Source:
                 problem = f"times {amount.times} it is more than can be counted"
                 raise self.wrong(amount.column, int(np.argmax(exact)), problem)
             values = _rounded(np.where((value < 0) | (times < 0), -1, exact))
-        if amount.each != "job":
+        if amount.each == "unit":
             return values, even
         each = np.maximum(units, 1)
         return np.where(values < 0, -1, -(-values // each)), (values > 0) & (values % each != 0)
@@ -455,6 +468,10 @@ class _Source:
         if form.submit != "text":
             return self.numbers(name, SECONDS[form.submit])
         zone = zone_of(form.zone)
+        if amount.nodes:
+            named = self.text(amount.nodes).map(lambda text: len(set(_NODE.findall(text))))
+            nodes = np.clip(named.to_numpy(dtype=np.int64), 1, np.maximum(units, 1))
+            values = np.where(values < 0, -1, values * nodes)
         seconds = []
         for row, (text, least_s) in enumerate(zip(self.text(name), after_s.tolist(), strict=True)):
             try:

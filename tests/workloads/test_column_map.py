@@ -328,6 +328,17 @@ def test_a_constant_amount_of_memory_has_its_unit(tmp_path: Path) -> None:
         ('gpu = {column = "c", times = 0}\n', "resources.gpu.times: 1 or more is needed"),
         (f'gpu = {{times = 1{"0" * 400}}}\n', "resources.gpu.times: 1 or more is needed, 2814"),
         ('[nodes]\nname = "n"\nresources.mem_mb = {column = "c"}\n', "nodes.resources.mem_mb: "),
+def test_an_amount_of_each_node_is_shared_by_the_units_on_all(tmp_path: Path) -> None:
+    path = tmp_path / "alea.txt"
+    path.write_text("".join(
+        f"{k} 0 0 60 {units} 1 1 {units} 90 {2**30} 1 6 1 1 -1 1 1 1 {nodes} q_1d 1:ppn=1\n"
+        for k, (units, nodes) in enumerate(((4, "{7,7,9,9}"), (4, "{7,7,7,7}"), (2, "-1")))
+    ))  # fmt: skip
+    workload = column_map.read(path, "alea").workload
+    assert workload.table.units.tolist() == [4, 4, 2]
+    assert workload.table.request[:, 1].tolist() == [512, 256, 512]
+
+
     ],
 )  # fmt: skip
 def test_a_resource_that_would_be_something_else_is_refused(
@@ -341,6 +352,8 @@ def test_a_resource_that_would_be_something_else_is_refused(
 def test_a_column_of_names_that_the_table_of_nodes_does_not_have_is_refused(
     tmp_path: Path,
 ) -> None:
+        ('gpu = {column = "c", each = "node"}\n', "resources.gpu.nodes: what each node has needs"),
+        ('gpu = {column = "c", nodes = "c"}\n', "resources.gpu.nodes: what each node has needs"),
     (tmp_path / "own.toml").write_text(
         own(more='[nodes]\nname = "hots"\nresources.core = {column = "c"}\n')
     )
@@ -392,7 +405,7 @@ def test_other_marks_than_commas_are_named(written: tuple[Path, Path]) -> None:
     [
         ('user = "who"', 'usr = "who"', "did you mean user"),
         ('submit = "queued"', "", "needs submit"),
-        ('each = "job"', 'each = "node"', "not a column map"),
+        ('each = "job"', 'each = "rack"', "not a column map"),
         ('zone = "Europe/Berlin"', 'zone = "Nowhere"', "no such time zone"),
     ],
 )

@@ -216,9 +216,13 @@ def read(
     ran = (runtime_s < 0) & (start_s >= 0) & (end_s >= start_s)
     runtime_s = np.where(ran, end_s - start_s, runtime_s)
     units = source.numbers(names["units"]) if "units" in names else np.ones_like(unknown)
-    amounts, uneven = {}, {}
+    amounts, uneven, odd = {}, {}, {}
+    if "units" in names:
+        odd["units"] = source.fractions(names["units"])
     for name, amount in form.resources.items():
         amounts[name], uneven[name] = source.amount(amount, units)
+        if amount.column and not amount.unit and isinstance(amount.times, int):
+            odd[name] = source.fractions(amount.column, amount.times)
     asks = sum((values > 0 for values in amounts.values()), start=np.zeros_like(keep))
     for reason, wrong in (
         ("submit time unknown", submit_s < 0),
@@ -249,6 +253,8 @@ def read(
     for name, values in amounts.items():
         notes[f"{name} unknown or below 0: none is asked for"] = int((keep & (values < 0)).sum())
         notes[f"{name} rounded up to the same for each unit"] = int((keep & uneven[name]).sum())
+    for name, fractions in odd.items():
+        notes[f"{name} with a fraction: rounded up"] = int((keep & fractions).sum())
     below = sum(value < 0 for value in columns.labels.get("priority", ()))
     notes["priority unknown or below 0: it counts as 0"] = below
     if machine is not None and "features" in names:
@@ -419,6 +425,11 @@ class _Source:
             raise self.wrong(name, int(np.argmax(bad)), "not a number in range")
         return np.where(empty | (values < 0), -1.0, values)
 
+    def fractions(self, name: str, factor: float = 1.0) -> BoolArray:
+        """Which cells of a column are rounded up as numbers, shape (rows,)."""
+        values = self.floats(name, factor)
+        return np.asarray(np.abs(values - np.rint(values)) > 1e-9)
+
     def refuse_negative(self, name: str) -> None:
         """Refuse a column with a number below 0."""
         import pandas as pd
@@ -457,6 +468,10 @@ class _Source:
             values = _rounded(np.where((value < 0) | (times < 0), -1, exact))
         if amount.each == "unit":
             return values, even
+        if amount.nodes:
+            named = self.text(amount.nodes).map(lambda text: len(set(_NODE.findall(text))))
+            nodes = np.clip(named.to_numpy(dtype=np.int64), 1, np.maximum(units, 1))
+            values = np.where(values < 0, -1, values * nodes)
         each = np.maximum(units, 1)
         return np.where(values < 0, -1, -(-values // each)), (values > 0) & (values % each != 0)
 
@@ -468,14 +483,12 @@ class _Source:
         if form.submit != "text":
             return self.numbers(name, SECONDS[form.submit])
         zone = zone_of(form.zone)
-        if amount.nodes:
-            named = self.text(amount.nodes).map(lambda text: len(set(_NODE.findall(text))))
-            nodes = np.clip(named.to_numpy(dtype=np.int64), 1, np.maximum(units, 1))
-            values = np.where(values < 0, -1, values * nodes)
         seconds = []
         for row, (text, least_s) in enumerate(zip(self.text(name), after_s.tolist(), strict=True)):
             try:
-                seconds.append(time_s(text, zone, least_s) if text else -1)
+                # Eight digits are a date: as seconds they would be of the early 1970s.
+                dated = _DATE.sub(r"\1-\2-\3", text)
+                seconds.append(time_s(dated, zone, least_s) if text else -1)
             except ValueError as error:
                 raise self.wrong(name, row, "not a time from 1970 on") from error
         return np.array(seconds, dtype=np.int64)

@@ -221,6 +221,22 @@ def test_amounts_that_are_unknown_or_rounded_are_counted(written: tuple[Path, Pa
     notes = column_map.read(written[0], str(written[1])).notes
     assert notes["core rounded up to the same for each unit"] == 1  # 7 on 2 hosts
     assert unknown not in notes
+    assert not any("fraction" in note for note in notes)
+    written[0].write_text(JOBS.replace(",30,2,ann,7,1,0.5,", ",30,1.5,ann,7.5,0.5,0.5,"))
+    found = column_map.read(written[0], str(written[1]))
+    rounded = {note: many for note, many in found.notes.items() if "fraction" in note}
+    # Half a card is one: cards are counted twice.
+    assert rounded == {f"{name} with a fraction: rounded up": 1 for name in ("units", "core")}
+    assert found.workload.table.request[0].tolist() == [4, 1, 512]
+
+
+def test_eight_digits_are_a_date(written: tuple[Path, Path]) -> None:
+    plain = column_map.read(*map(str, written)).workload
+    times = "2026-07-01 08:00:00,2026-07-01 09:00:00,2026-07-01 09:10:00"
+    written[0].write_text(JOBS.replace(times, "20260701,20260702,20260703"))
+    found = column_map.read(*map(str, written)).workload
+    assert found.runtime_s[0] == 86_400
+    assert plain.table.submit_s[0] - found.table.submit_s[0] == 8 * 3600
 
 
 def test_a_product_of_two_columns_is_unknown_where_one_is(written: tuple[Path, Path]) -> None:
@@ -312,6 +328,17 @@ def test_an_amount_is_rounded_once_and_shared_by_the_units(
     assert found.workload.table.request.tolist() == [[amount]]
 
 
+def test_an_amount_of_each_node_is_shared_by_the_units_on_all(tmp_path: Path) -> None:
+    path = tmp_path / "alea.txt"
+    path.write_text("".join(
+        f"{k} 0 0 60 {units} 1 1 {units} 90 {2**30} 1 6 1 1 -1 1 1 1 {nodes} q_1d 1:ppn=1\n"
+        for k, (units, nodes) in enumerate(((4, "{7,7,9,9}"), (4, "{7,7,7,7}"), (2, "-1")))
+    ))  # fmt: skip
+    workload = column_map.read(path, "alea").workload
+    assert workload.table.units.tolist() == [4, 4, 2]
+    assert workload.table.request[:, 1].tolist() == [512, 256, 512]
+
+
 def test_a_constant_amount_of_memory_has_its_unit(tmp_path: Path) -> None:
     form = own(more='mem = {times = 8, unit = "gb"}\n')
     found = made(form, tmp_path, id=[1], at=[0], run=[5], c=[1], who=["a"])
@@ -325,20 +352,11 @@ def test_a_constant_amount_of_memory_has_its_unit(tmp_path: Path) -> None:
         ('begin = {column = "c"}\n', "resources.begin: a workload has a column of this name"),
         ('node_mem = {column = "c"}\n', "resources.node_mem: a workload has a column"),
         ('gpu = {times = "c"}\n', "resources.gpu: times another column, but which"),
+        ('gpu = {column = "c", each = "node"}\n', "resources.gpu.nodes: what each node has needs"),
+        ('gpu = {column = "c", nodes = "c"}\n', "resources.gpu.nodes: what each node has needs"),
         ('gpu = {column = "c", times = 0}\n', "resources.gpu.times: 1 or more is needed"),
         (f'gpu = {{times = 1{"0" * 400}}}\n', "resources.gpu.times: 1 or more is needed, 2814"),
         ('[nodes]\nname = "n"\nresources.mem_mb = {column = "c"}\n', "nodes.resources.mem_mb: "),
-def test_an_amount_of_each_node_is_shared_by_the_units_on_all(tmp_path: Path) -> None:
-    path = tmp_path / "alea.txt"
-    path.write_text("".join(
-        f"{k} 0 0 60 {units} 1 1 {units} 90 {2**30} 1 6 1 1 -1 1 1 1 {nodes} q_1d 1:ppn=1\n"
-        for k, (units, nodes) in enumerate(((4, "{7,7,9,9}"), (4, "{7,7,7,7}"), (2, "-1")))
-    ))  # fmt: skip
-    workload = column_map.read(path, "alea").workload
-    assert workload.table.units.tolist() == [4, 4, 2]
-    assert workload.table.request[:, 1].tolist() == [512, 256, 512]
-
-
     ],
 )  # fmt: skip
 def test_a_resource_that_would_be_something_else_is_refused(
@@ -352,8 +370,6 @@ def test_a_resource_that_would_be_something_else_is_refused(
 def test_a_column_of_names_that_the_table_of_nodes_does_not_have_is_refused(
     tmp_path: Path,
 ) -> None:
-        ('gpu = {column = "c", each = "node"}\n', "resources.gpu.nodes: what each node has needs"),
-        ('gpu = {column = "c", nodes = "c"}\n', "resources.gpu.nodes: what each node has needs"),
     (tmp_path / "own.toml").write_text(
         own(more='[nodes]\nname = "hots"\nresources.core = {column = "c"}\n')
     )

@@ -266,6 +266,10 @@ def test_the_configuration_says_whether_jobs_have_whole_nodes_and_memory(
         ("sbatch -H -N2 a.sh", 2, "nodes_min", 2),
         ("salloc --nice --x11 -K --no-shell -N 2", 2, "nodes_min", 2),
         ("sbatch --wait-all-nodes 1 -N 2 a.sh", 2, "nodes_min", 2),
+        ("/usr/bin/srun -W 60 -N 2 a.sh", 2, "nodes_min", 2),
+        ("srun -I60 -K0 -HN 2 a.sh", 2, "nodes_min", 2),
+        ("sbatch -WvN2 a.sh", 2, "nodes_min", 2),
+        ("sbatch -W a.sh -N 2", 2, "nodes_min", 0),
     ],
 )
 def test_the_command_line_says_how_units_are_spread(

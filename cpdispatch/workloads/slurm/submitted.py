@@ -18,6 +18,8 @@ _WITHOUT_VALUE = frozenset((
     "wait", "whole", "x11",
 ))  # fmt: skip
 _LETTERS_WITHOUT_VALUE = "EHhIKklOQsuVvWXZ"
+_VALUE_BEHIND = "IKk"
+"""Letters with a value right behind them, or none."""
 _NODES = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?", re.ASCII)
 
 
@@ -73,6 +75,9 @@ def _number(text: str) -> int:
 
 def _options(words: list[str]) -> Iterator[tuple[str, str]]:
     """The options before the name of the script and their values, long names only."""
+    # Of sbatch it means to wait, of srun how long.
+    srun = bool(words) and words[0].endswith("srun")
+    single = _LETTERS_WITHOUT_VALUE.replace("W", "") if srun else _LETTERS_WITHOUT_VALUE
     k = 1
     while k < len(words) and words[k].startswith("-") and words[k] not in ("-", "--"):
         word, k = words[k], k + 1
@@ -81,9 +86,14 @@ def _options(words: list[str]) -> Iterator[tuple[str, str]]:
             if name == "wrap":
                 return
         else:
-            letter, value = word[1], word[2:].removeprefix("=")
-            name, equals = _SHORT.get(letter, letter), value
-        alone = name in _WITHOUT_VALUE or name in _LETTERS_WITHOUT_VALUE
+            letters = word[1:]
+            # Several letters may be one word, as -HN 4.
+            while letters[1:] and letters[0] in single and letters[0] not in _VALUE_BEHIND:
+                yield _SHORT.get(letters[0], letters[0]), ""
+                letters = letters[1:]
+            value = letters[1:].removeprefix("=")
+            name, equals = _SHORT.get(letters[0], letters[0]), value
+        alone = name in _WITHOUT_VALUE or name in single
         if not equals and not alone and k < len(words):
             value, k = words[k], k + 1
         yield name, value

@@ -594,6 +594,38 @@ def test_a_job_without_a_limit_has_that_of_its_partition_or_the_longest(
     assert not found.notes
 
 
+@pytest.mark.parametrize("wanted", ["gpu=2", "gpu=2,gres/gpu:a100=2", "gpu:a100=2"])
+def test_a_job_that_asked_for_any_gpu_is_kept_to_no_type(
+    wanted: str, read: Callable[..., Any], tmp_path: Path
+) -> None:
+    asked = f"billing=4,cpu=4,gres/{wanted},mem=8G,node=1"
+    found = read(record(AllocTRES="cpu=4,gres/gpu:a100=2,gres/gpu=2,node=1", ReqTRES=asked))
+    assert found.workload.resources == ("core", "gpu", *["gpu_a100"] * ("a100" in wanted), "mem")
+    assert found.workload.table.request[0, 1] == 2
+    path = tmp_path / "sacct.json"
+    part = {"type": "gres", "name": "gpu", "count": 2}
+    typed = part | {"name": "gpu:a100"}
+    tres = {
+        "allocated": [{"type": "cpu", "name": "", "count": 4}, part, typed],
+        "requested": [part, typed] if "a100" in wanted else [part],
+    }
+    path.write_text(json.dumps({"jobs": [as_json(wrapped=False) | {"tres": tres}]}))
+    others = slurm.read([path]).workload.resources
+    assert ("gpu_a100" in others, "gpu" in others) == ("a100" in wanted, True)
+
+
+def test_a_part_of_no_length_before_a_job_was_resized_is_no_record_twice(
+    read: Callable[..., Any],
+) -> None:
+    at = "2026-11-20T09:00:00"
+    part = record(State="RESIZING", Start=at, End=at, ElapsedRaw=0)
+    for rows in ((part, record()), (record(), part), (part, record(), part, record())):
+        found = read(*rows)
+        twice = {replayable.TWICE: 2} if len(rows) > 2 else {}
+        assert found.left_out == {replayable.RESIZED: 1} | twice
+        assert found.workload.runtime_s.tolist() == [3600]
+
+
 def test_without_nodes_the_system_is_the_largest_use_at_one_time(read: Callable[..., Any]) -> None:
     at = "2026-11-20T{}:00:00".format
     found = read(
@@ -695,6 +727,40 @@ PartitionName=debug
 """
 
 
+def test_jobs_that_no_nodes_can_hold_that_they_may_use_are_counted(
+    read: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "site"
+    path.write_text(SITE)
+    rows = [
+        record(JobID=k, JobIDRaw=k) | what
+        for k, what in enumerate((
+            {}, {"Partition": "gpu", "AllocTRES": "cpu=32,node=2", "NNodes": "2"},
+            {"SubmitLine": "sbatch --exclusive -N5 a.sh", "AllocTRES": "cpu=5,node=5"},
+            {"SubmitLine": "sbatch -w n01 -x n01 a.sh"}, {"Constraints": "a100"},
+        ), start=1)
+    ]  # fmt: skip
+    found = read(*rows, system=(path,))
+    assert (len(found.workload), found.left_out) == (5, {})
+    assert found.notes[STUCK] == 3
+    run = simulator.simulate(*prepare(found.workload, found.system), "easy")
+    assert (run.jobs["start"] < 0).tolist() == [False, True, True, True, False]
+    assert STUCK not in read(rows[0], system=(path,)).notes
+
+
+def test_features_that_no_node_has_together_are_ignored(
+    read: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "site"
+    path.write_text(SITE.replace("AvailableFeatures=ib,a100", "AvailableFeatures=a100"))
+    one = read(record(Constraints="a100&ib"), system=(path,))
+    assert one.notes == {access.NO_NODE: 1}
+    either = dump(tmp_path / "either.psv", record(Constraints="a100&ib|ib"), mark="@@")
+    found = slurm.read([either], [path])
+    assert found.workload.access[0].features == "ib"
+    assert not found.notes
+
+
 def test_where_no_job_is_left_that_is_said_beside_a_dump_with_partitions(tmp_path: Path) -> None:
     (tmp_path / "site").write_text(SITE)
     path = dump(tmp_path / "sacct.psv")
@@ -731,40 +797,6 @@ def test_partitions_and_features_of_the_dump_keep_jobs_to_nodes(tmp_path: Path) 
     for what in (access.UNREAD, access.NO_NODE, access.NO_PARTITION, access.LONGER):
         assert found.notes[what] == 1
     run = simulator.simulate(*prepare(found.workload, found.system), "easy")
-def test_jobs_that_no_nodes_can_hold_that_they_may_use_are_counted(
-    read: Callable[..., Any], tmp_path: Path
-) -> None:
-    path = tmp_path / "site"
-    path.write_text(SITE)
-    rows = [
-        record(JobID=k, JobIDRaw=k) | what
-        for k, what in enumerate((
-            {}, {"Partition": "gpu", "AllocTRES": "cpu=32,node=2", "NNodes": "2"},
-            {"SubmitLine": "sbatch --exclusive -N5 a.sh", "AllocTRES": "cpu=5,node=5"},
-            {"SubmitLine": "sbatch -w n01 -x n01 a.sh"}, {"Constraints": "a100"},
-        ), start=1)
-    ]  # fmt: skip
-    found = read(*rows, system=(path,))
-    assert (len(found.workload), found.left_out) == (5, {})
-    assert found.notes[STUCK] == 3
-    run = simulator.simulate(*prepare(found.workload, found.system), "easy")
-    assert (run.jobs["start"] < 0).tolist() == [False, True, True, True, False]
-    assert STUCK not in read(rows[0], system=(path,)).notes
-
-
-def test_features_that_no_node_has_together_are_ignored(
-    read: Callable[..., Any], tmp_path: Path
-) -> None:
-    path = tmp_path / "site"
-    path.write_text(SITE.replace("AvailableFeatures=ib,a100", "AvailableFeatures=a100"))
-    one = read(record(Constraints="a100&ib"), system=(path,))
-    assert one.notes == {access.NO_NODE: 1}
-    either = dump(tmp_path / "either.psv", record(Constraints="a100&ib|ib"), mark="@@")
-    found = slurm.read([either], [path])
-    assert found.workload.access[0].features == "ib"
-    assert not found.notes
-
-
     assert verify.run(run.jobs, run.system) == []
     assert run.jobs["start"].min() >= 0
     assert run.jobs["nodes"][1] == [0]

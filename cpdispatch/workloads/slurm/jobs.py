@@ -287,7 +287,7 @@ class _Line:
             nodes,
             cpus,
             self.memory(which, given, cpus, nodes),
-            _gpus(given, lambda name: self.part(which, given, name)),
+            _gpus(given, asked, lambda name: self.part(which, given, name)),
             int(self.parsed("Restarts", count, 0) > 0 if said.requeue is None else said.requeue),
             {
                 "user": self.get("User"), "group": self.get("Account"), "queue": self.get("QOS"),
@@ -367,17 +367,31 @@ def _state(text: str) -> str:
     return text.partition(" ")[0].rstrip("+").upper()
 
 
-def _gpus(given: Mapping[str, Any], number: Callable[[str], int]) -> dict[str, int]:
-    """GPUs by resource type: where only types are told, their sum is that of all."""
+def _gpus(
+    given: Mapping[str, Any], asked: Iterable[str], number: Callable[[str], int]
+) -> dict[str, int]:
+    """GPUs by resource type: where only types are told, their sum is that of all.
+
+    A job that asked for GPUs has the types that it asked for, and no others that it was given.
+    """
     gpus: dict[str, int] = {}
-    for name in given:
-        if name == "gres/gpu" or name.startswith("gres/gpu:"):
-            called = gpu_name(name.partition(":")[2])
-            gpus[called] = gpus.get(called, 0) + number(name)
+    for name in filter(_is_gpu, given):
+        called = _called(name)
+        gpus[called] = gpus.get(called, 0) + number(name)
     typed = sum(many for called, many in gpus.items() if called != "gpu")
     if typed > gpus.get("gpu", 0):
         gpus["gpu"] = typed
-    return {called: many for called, many in gpus.items() if many}
+    wanted = {"gpu", *map(_called, filter(_is_gpu, asked))}
+    any_type = not any(map(_is_gpu, asked))
+    return {called: n for called, n in gpus.items() if n and (any_type or called in wanted)}
+
+
+def _is_gpu(name: str) -> bool:
+    return name == "gres/gpu" or name.startswith("gres/gpu:")
+
+
+def _called(name: str) -> str:
+    return gpu_name(name.partition(":")[2])
 
 
 # --------------------------------------------------------------------------------------- JSON
@@ -460,7 +474,7 @@ def _json_record(row: dict[str, Any]) -> Record:
         nodes,
         cpus,
         memory,
-        _gpus(given, given.__getitem__),
+        _gpus(given, _json_asked(row), given.__getitem__),
         int(again),
         {name: text_of(row.get(key)) for name, key in labels.items()},
         {
@@ -478,6 +492,13 @@ def _json_record(row: dict[str, Any]) -> Record:
         text_of(row.get("licenses")) or _licences(given),
         said,
     )  # fmt: skip
+
+
+def _json_asked(row: dict[str, Any]) -> list[str]:
+    """The generic resources that a job asked for, by name."""
+    listed = dict_of(row, "tres").get("requested")
+    parts = [of for of in listed if isinstance(of, dict)] if isinstance(listed, list) else []
+    return [f"{text_of(of.get('type'))}/{text_of(of.get('name'))}" for of in parts]
 
 
 _COUNTED = ("cpu", "node", "mem", "gres")

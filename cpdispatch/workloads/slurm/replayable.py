@@ -301,10 +301,12 @@ def _last_attempts(records: Sequence[Record], left_out: Counter[str]) -> Iterato
         if len(same) == 1:
             yield same[0]
             continue
-        by_begin: dict[tuple[int, int], Record] = {}
+        by_begin: dict[tuple[int, int, bool], Record] = {}
         begun = {record.submit_s for record in same if record.start_s >= 0}
         for record in same:
-            key = (record.submit_s, record.start_s)
+            # A part of no length before the job was resized begins with the rest of it.
+            rest = record.state != "RESIZING" or record.end_s < 0
+            key = (record.submit_s, record.start_s, rest)
             other = by_begin.get(key)
             if other is None:
                 by_begin[key] = record

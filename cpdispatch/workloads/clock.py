@@ -98,9 +98,9 @@ def wall_s(workload: Workload) -> IntArray:
     utc_s = workload.table.submit_s + start
     zone = _zone(fields.get("timezonestring", ""))
     if zone is not None:
-        days, of_day = np.unique(utc_s // DAY_S, return_inverse=True)
-        offsets = [_offset_s(zone, int(day) * DAY_S + DAY_S // 2) for day in days]
-        return np.asarray(utc_s + np.array(offsets, dtype=np.int64)[of_day], dtype=np.int64)
+        slots, of_slot = np.unique(utc_s // SLOT_S, return_inverse=True)
+        offsets = [_offset_s(zone, int(slot) * SLOT_S) for slot in slots]
+        return np.asarray(utc_s + np.array(offsets, dtype=np.int64)[of_slot], dtype=np.int64)
     return utc_s + (header_number(workload, "TimeZone", DAY_S - 1) or 0)
 
 

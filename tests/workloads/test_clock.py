@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
 import numpy as np
 import pytest
 
@@ -24,6 +27,17 @@ def test_a_logs_local_time_follows_its_time_zone_and_summer_time() -> None:
     assert month_of(wall).tolist() == [8, 1]
     assert slot_of(wall).tolist() == [28, 26]
     assert midnight_s(workload) == wall[0] - 14 * HOUR_S - 31
+
+
+def test_local_time_changes_in_the_hour_in_which_summer_time_begins_or_ends() -> None:
+    for day in ("2026-03-28", "2026-10-24"):
+        begin_s = int(np.datetime64(day, "s").astype(np.int64))
+        zone = ZoneInfo("Europe/Stockholm")
+        header = (f"; UnixStartTime: {begin_s}", "; TimeZoneString: Europe/Stockholm")
+        hours = list(range(0, 3 * DAY_S, HOUR_S))
+        wall = wall_s(log(hours, header=header))
+        local = [datetime.fromtimestamp(begin_s + at, zone).hour for at in hours]
+        assert (wall % DAY_S // HOUR_S).tolist() == local
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,11 @@ def rule_of(dispatcher: Dispatcher, tiers: bool) -> dict[str, dict[str, bool]]:
     that a job is promised is kept in later decisions. ``strict``: whether no job is backfilled.
     ``tiers`` is whether some jobs come first because of their tier.
     """
+    from cpdispatch.bounded import Bounded
     from cpdispatch.heuristics.backfill import Backfill
     from cpdispatch.heuristics.policies import Policy
 
-    rule = getattr(dispatcher, "inner", dispatcher)
+    rule = dispatcher.inner if type(dispatcher) is Bounded else dispatcher
     if type(rule) is not Backfill:
         return {}
     first_come = rule.primary.policy == Policy.FCFS and not tiers

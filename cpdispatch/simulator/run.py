@@ -195,6 +195,7 @@ class Run:
             first_come=bool(rule.get("first_come")) and not about.get("wait"),
             keeps_promises=bool(rule.get("keeps_promises")),
             strict=bool(rule.get("strict")),
+            rejects=not (rule or about.get("wait")),
         )
 
     def _energy(self) -> dict[str, float]:

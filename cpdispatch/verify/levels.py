@@ -83,6 +83,16 @@ def units_that_fit(capacity: IntArray, request: IntArray) -> int:
     return int(units_on_nodes(capacity, request).sum())
 
 
+def fit_empty(capacity: IntArray, units: IntArray, request: IntArray) -> BoolArray:
+    """Which jobs fit the nodes when nothing else is there, shape (jobs,)."""
+    if not len(units):
+        return np.zeros(0, dtype=np.bool_)
+    asked, which = np.unique(np.column_stack((units, request)), axis=0, return_inverse=True)
+    room = np.array([units_that_fit(capacity, row[1:]) for row in asked])
+    fits: BoolArray = (room >= asked[:, 0])[which.reshape(-1)]
+    return fits
+
+
 def units_on_nodes(capacity: IntArray, request: IntArray) -> IntArray:
     """How many units of a request, which asks for something, fit on each node; shape (..., nodes).
 

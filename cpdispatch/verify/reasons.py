@@ -6,11 +6,47 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.system import System
+from cpdispatch.verify.levels import fit_empty
 from cpdispatch.verify.tables import Findings, Schedule
 from cpdispatch.verify.violation import Kind, Violation
 from cpdispatch.verify.waits import WaitRules, share
 
 _NEVER = np.iinfo(np.int64).max
+
+
+def unstarted(table: Schedule, system: System, rejects: bool) -> list[Violation]:
+    """Reasons of jobs that never started, where a simulation gave them.
+
+    It lets no job into the queue that asks for more than the whole system has, or than a limit
+    allows. ``rejects`` is whether the dispatcher may have refused jobs.
+    """
+    t, found = table, Findings()
+    out = t.start_s < 0
+    says = "job {} never started and has the reason {}"
+    found.add(
+        Kind.REASON,
+        (out & t.of_start).nonzero()[0],
+        lambda k: says.format(t.id[k], t.reason[k]),
+    )
+    refused = out & t.rejected & (not rejects)
+    found.add(
+        Kind.REASON,
+        refused.nonzero()[0],
+        lambda k: says.format(t.id[k], t.reason[k]) + ", and its dispatcher refuses none",
+    )
+    others = (out & ~t.never_fits & ~t.of_start & ~refused).nonzero()[0]
+    never = ~fit_empty(system.capacity, t.units[others], t.request[others])
+    if t.beyond is not None:
+        never |= t.beyond[others]
+    found.add(
+        Kind.REASON,
+        others[never],
+        lambda k: (
+            says.format(t.id[k], t.reason[k])
+            + ": it asks for more than the system has, or than a limit allows"
+        ),
+    )
+    return found.all()
 
 
 def late_ones(

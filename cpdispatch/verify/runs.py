@@ -19,7 +19,14 @@ from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.off import off
 from cpdispatch.verify.power import drawn, drawn_on, energy, power
 from cpdispatch.verify.promises import promises
-from cpdispatch.verify.reasons import alone, by_submission, called_late, in_order, late_ones
+from cpdispatch.verify.reasons import (
+    alone,
+    by_submission,
+    called_late,
+    in_order,
+    late_ones,
+    unstarted,
+)
 from cpdispatch.verify.schedules import schedule
 from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.spread import COLUMNS as OF_SPREAD
@@ -107,10 +114,14 @@ def run(
     InputError
         When a column is missing or cannot be read.
     """
-    table = _schedule(jobs, system, dependencies, restarts, restart_cost_s, service)
+    table, found = _schedule(jobs, system, dependencies, restarts, restart_cost_s, service), []
+    if told is not None and not told.recorded:
+        found = unstarted(table, system, told.rejects)
+        if not told.rejects:  # then they wait
+            table = replace(table, rejected=np.zeros_like(table.rejected))
     if power_cap is not None:
         table = _with_cap(table, system, power_cap)
-    found = schedule(replace(table, kills=kill_at_limit), system)
+    found += schedule(replace(table, kills=kill_at_limit), system)
     if not found:
         stay = _stay(table)
         found = access(_as_asked(jobs, service), system, stay) + spread(jobs, stay)

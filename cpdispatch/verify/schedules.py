@@ -18,7 +18,7 @@ from cpdispatch.verify.attempts import (
     with_killed,
     with_stopped,
 )
-from cpdispatch.verify.levels import Sweep, units_that_fit
+from cpdispatch.verify.levels import Sweep, fit_empty, units_that_fit
 from cpdispatch.verify.service import (
     Outages,
     at_failure,
@@ -267,13 +267,7 @@ def _left_out(table: Schedule, system: System, found: Findings) -> None:
     )
     claims = out & t.never_fits
     claimed = (claims if t.beyond is None else claims & ~t.beyond).nonzero()[0]
-    if not len(claimed):
-        return
-    asked, which = np.unique(
-        np.column_stack((t.units, t.request))[claimed], axis=0, return_inverse=True
-    )
-    room = np.array([units_that_fit(system.capacity, row[1:]) for row in asked])
-    fits = (room >= asked[:, 0])[which.reshape(-1)]
+    fits = fit_empty(system.capacity, t.units[claimed], t.request[claimed])
     found.add(
         Kind.NEVER_STARTED,
         claimed[fits],

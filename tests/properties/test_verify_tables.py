@@ -12,6 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cpdispatch import dispatch
+from cpdispatch.decision import Decision
+from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import Limit, System
@@ -279,4 +282,38 @@ def test_under_a_cap_no_decision_is_due_when_a_job_comes_that_fits_no_system() -
     log = workload([(0, 4, 9, 9), (1, 4, 9, 9), (2, 5, 9, 9)])
     run = simulate(log, system, "easy", power_cap=4, kill_at_limit=True)
     assert run.jobs["reason"].tolist() == ["started", "started", "never_fits"]
+    assert run.verify() == []
+
+
+def test_why_a_job_never_started_is_held_against_the_dispatcher_and_the_system() -> None:
+    log = workload([(0, 4, 100, 100), (5, 4, 10, 10), (6, 5, 10, 10)])
+    run = simulate(log, replace(POOL, limits=(Limit(4, of="core"),)), "easy")
+    assert run.jobs["reason"].tolist() == ["started", "started", "never_fits"]
+    assert run.verify() == []
+    for reason in ("rejected", "started", "backfilled", "late", "waits"):
+        table = poked(run.job_table, "reason", 2, reason)
+        assert Kind.REASON in kinds(replace(run, job_table=table)), reason
+    # One that fits, and that no dispatcher of queue rules would refuse.
+    kept: Any = run.decision_table.slice(0, 2)
+    table = run.job_table
+    for name, value in (("start", -1), ("end", -1), ("nodes", []), ("node_units", [])):
+        table = poked(table, name, 1, value)
+    table = poked(table, "reason", 1, "rejected")
+    left_out = replace(run, job_table=table, decision_table=kept)
+    assert kinds(left_out) == {Kind.REASON, Kind.NEVER_STARTED}
+    refused = simulate(log, POOL, "reject")
+    assert refused.jobs["reason"].tolist() == ["rejected", "rejected", "never_fits"]
+    assert refused.verify() == []
+
+
+def test_a_dispatcher_of_ones_own_that_has_another_inside_may_reject() -> None:
+    class Mine:
+        name = "mine"
+        inner = dispatch.make("easy")
+
+        def dispatch(self, instance: Instance) -> Decision:
+            return dispatch.make("reject").dispatch(instance)
+
+    run = simulate(workload(ROWS), POOL, Mine())
+    assert set(run.jobs["reason"]) == {"rejected"}
     assert run.verify() == []

@@ -115,23 +115,31 @@ def goes_by_priority(dispatcher: Dispatcher) -> bool:
     return by_order or str(getattr(inner, "objective", "")).startswith("priority_")
 
 
-def rule_of(dispatcher: Dispatcher, tiers: bool) -> dict[str, dict[str, bool]]:
+def rule_of(dispatcher: Dispatcher, tiers: bool) -> dict[str, dict[str, bool | str]]:
     """What a run tells of a queue rule that starts jobs in an order: nothing of any other.
 
     ``first_come``: whether the turn of jobs is by submission. ``keeps_promises``: whether a start
     that a job is promised is kept in later decisions. ``strict``: whether no job is backfilled.
-    ``tiers`` is whether some jobs come first because of their tier.
+    ``order``: where it is strict, and goes by expected durations alone, ``shortest`` or ``longest``
+    first. ``tiers`` is whether some jobs come first because of their tier.
     """
     from cpdispatch.bounded import Bounded
     from cpdispatch.heuristics.backfill import Backfill
-    from cpdispatch.heuristics.policies import Policy
+    from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy
+    from cpdispatch.heuristics.priority_rule import PriorityRule
 
     rule = dispatcher.inner if type(dispatcher) is Bounded else dispatcher
+    if type(rule) is PriorityRule:
+        return {"rule": {"first_come": False, "keeps_promises": False, "strict": False}}
     if type(rule) is not Backfill:
         return {}
     first_come = rule.primary.policy == Policy.FCFS and not tiers
     kept, strict = rule.depth > 1, rule.depth == 0
-    return {"rule": {"first_come": first_come, "keeps_promises": kept, "strict": strict}}
+    found = {"first_come": first_come, "keeps_promises": kept, "strict": strict}
+    named = {Policy.SPF: "shortest", Policy.LPF: "longest"}.get(rule.primary.policy)
+    if named and strict and not tiers and rule.threshold_s == NO_THRESHOLD:
+        return {"rule": {**found, "order": named}}
+    return {"rule": {**found}}
 
 
 def faults_of(dispatcher: Dispatcher) -> dict[str, int]:

@@ -195,6 +195,7 @@ class Run:
             first_come=bool(rule.get("first_come")) and not about.get("wait"),
             keeps_promises=bool(rule.get("keeps_promises")),
             strict=bool(rule.get("strict")),
+            order="" if about.get("starvation") else rule.get("order") or "",
             rejects=not (rule or about.get("wait")),
         )
 
@@ -615,6 +616,7 @@ class _Rule(msgspec.Struct):
     first_come: bool
     keeps_promises: bool
     strict: bool = False
+    order: str = ""
 
 
 class _Checkpoints(msgspec.Struct):

@@ -35,6 +35,8 @@ class Told:
     """Whether a start that was promised to a job was kept."""
     strict: bool = False
     """Whether no job started while one that came before it in the queue's order waited."""
+    order: str = ""
+    """Where it is strict by expected durations and nothing else: ``shortest`` or ``longest``."""
     rejects: bool = True
     """Whether the dispatcher may have refused jobs."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
@@ -159,6 +161,41 @@ def by_submission(
         lambda k: (
             f"job {t.id[k]} is backfilled at {t.start_s[k]}, when no job waits that was "
             "submitted before"
+        ),
+    )
+    return found.all()
+
+
+def by_duration(table: Schedule, expected_s: IntArray, *, longest: bool) -> list[Violation]:
+    """Jobs that start while one waits that comes before them by its expected duration.
+
+    Of jobs that are expected to run equally long, the one that was submitted first comes first; of
+    those of one second nothing is said. ``longest`` is whether long jobs come first.
+    """
+    t, found = table, Findings()
+    key, out = -expected_s if longest else expected_s, t.never_fits | t.rejected
+    comes = np.flatnonzero(~out)[np.argsort(t.submit_s[~out], kind="stable")]
+    starts = np.flatnonzero(t.start_s >= 0)
+    starts = starts[np.argsort(t.start_s[starts], kind="stable")]
+    until_s = np.where(t.start_s < 0, _NEVER, t.start_s).tolist()
+    rank = list(zip(key.tolist(), t.submit_s.tolist(), strict=True))
+    waiting: list[tuple[tuple[int, int], int]] = []
+    amiss, ahead, at = [], {}, 0
+    for k in starts.tolist():
+        while at < len(comes) and rank[comes[at]][1] <= until_s[k]:
+            heappush(waiting, (rank[comes[at]], int(comes[at])))
+            at += 1
+        while waiting and until_s[waiting[0][1]] <= until_s[k]:
+            heappop(waiting)
+        if waiting and waiting[0][0] < rank[k]:
+            amiss.append(k)
+            ahead[k] = waiting[0][1]
+    found.add(
+        Kind.REASON,
+        np.array(amiss, dtype=np.int64),
+        lambda k: (
+            f"job {t.id[k]}, expected to run {expected_s[k]} s, starts at {t.start_s[k]}, ahead of "
+            f"job {t.id[ahead[k]]}, which is expected to run {expected_s[ahead[k]]} s and waits"
         ),
     )
     return found.all()

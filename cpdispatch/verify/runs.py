@@ -21,6 +21,7 @@ from cpdispatch.verify.power import drawn, drawn_on, energy, power
 from cpdispatch.verify.promises import promises
 from cpdispatch.verify.reasons import (
     alone,
+    by_duration,
     by_submission,
     called_late,
     in_order,
@@ -260,6 +261,9 @@ class _Tables:
         simple = self._plain and not limited(self._jobs, self._system) and t.preceding is None
         if told.first_come and simple and not told.by_event and "tier" not in self._jobs.columns:
             found += by_submission(t, backfilled, in_turn, several_s)
+        if told.order and simple and not told.by_event and "expected_s" in self._jobs.columns:
+            expected_s = numbers(self._jobs["expected_s"])
+            found += by_duration(t, expected_s, longest=told.order == "longest")
         return found
 
 

@@ -37,7 +37,8 @@ def waits(
 ) -> list[Violation]:
     """What is wrong with the waits of a schedule that is feasible.
 
-    The longest wait under EASY so far never falls. At a decision, of the waiting jobs that are
+    The longest wait under EASY so far never falls, and is at most the time since the first
+    submission. At a decision, of the waiting jobs that are
     late, the one that was submitted first starts if it has waited long enough for that and fits
     beside the jobs that run then. Where that cannot be known it is not looked at: with several
     decisions at one instant, where jobs could be restarted, and where the first late job comes
@@ -67,6 +68,15 @@ def waits(
         )
         if after < before
     ]
+    if len(table.submit_s):
+        first_s = int(table.submit_s.min())
+        found += [
+            Violation(
+                Kind.LATE, f"easy_wait is {longest} at {now}: the first job came at {first_s}"
+            )
+            for now, longest in zip(time_s.tolist(), longest_s.tolist(), strict=True)
+            if longest > max(now - first_s, 0)
+        ]
     if rules.first_after is not None and table.lost is None and len(time_s):
         found += _passed_over(
             table, system, time_s[single], longest_s[single], rules, rules.first_after

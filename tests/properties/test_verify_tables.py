@@ -317,3 +317,50 @@ def test_a_dispatcher_of_ones_own_that_has_another_inside_may_reject() -> None:
     run = simulate(workload(ROWS), POOL, Mine())
     assert set(run.jobs["reason"]) == {"rejected"}
     assert run.verify() == []
+
+
+@pytest.mark.parametrize(("order", "other"), [("sjf", "ljf"), ("ljf", "sjf")])
+def test_jobs_start_by_their_expected_durations_under_such_an_order(order: str, other: str) -> None:
+    log = workload([(0, 4, 10, 10), (1, 4, 5, 5), (2, 4, 7, 7), (2, 4, 7, 7), (3, 5, 1, 1)])
+    run, contrary = simulate(log, POOL, order), simulate(log, POOL, other)
+    assert run.verify() == contrary.verify() == []
+    told = replace(contrary, about=contrary.about | {"rule": run.about["rule"]})
+    assert kinds(told) == {Kind.REASON}
+    # One that passes another, which is not called backfilled.
+    length_s = 5 if order == "ljf" else 7
+    log = workload([(0, 2, 10, 10), (1, 4, 6, 6), (2, 2, length_s, length_s)])
+    strict, passing = simulate(log, POOL, order), simulate(log, POOL, "easy")
+    assert strict.verify() == passing.verify() == []
+    assert passing.jobs["start"].tolist() == [0, 10, 2]
+    table = poked(passing.job_table, "reason", 2, "started")
+    told = replace(passing, job_table=table, about=passing.about | {"rule": strict.about["rule"]})
+    assert kinds(told) == {Kind.REASON}
+
+
+def test_an_order_by_durations_is_told_where_nothing_else_plays_a_part() -> None:
+    for name, order in (
+        ("sjf", "shortest"), ("ljf", "longest"), ("easy-spf-fcfs:depth=0", "shortest"),
+        ("sjf:threshold=9", ""), ("easy-spf-spf", ""), ("fifo", ""),
+    ):  # fmt: skip
+        log = workload([(0, 4, 10, 10), (1, 4, 10, 10), (2, 4, 7, 7), (3, 4, 3, 3)])
+        run = simulate(log, POOL, name)
+        assert run.about["rule"].get("order", "") == order, name
+        assert run.verify() == [], name
+
+
+def test_reasons_of_the_priority_rule_are_held_against_who_waited() -> None:
+    run = simulate(workload([(0, 4, 10, 10), (1, 4, 5, 5)]), POOL, "prb")
+    assert run.verify() == []
+    for reason in ("late", "backfilled"):
+        table = poked(run.job_table, "reason", 1, reason)
+        assert kinds(replace(run, job_table=table)) == {Kind.REASON}
+
+
+def test_no_wait_under_easy_is_longer_than_the_time_since_the_first_submission() -> None:
+    run = run_of("late")
+    table = run.decision_table
+    last = table.num_rows - 1
+    since_s = table.column("time").to_pylist()[last] - min(run.jobs["submit"])
+    for wait_s, wrong in ((since_s, False), (since_s + 1, True)):
+        more = replace(run, decision_table=poked(table, "easy_wait", last, wait_s))
+        assert (Kind.LATE in kinds(more)) == wrong

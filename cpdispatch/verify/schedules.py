@@ -184,6 +184,7 @@ def _stops_needed(
     end_s, start_s = t.end_s[owner], t.start_s[owner]
     by_failure[owner[at_failure(o.happened, t.node, end_s, (FAIL, MAINTAIN))]] = True
     capacity, unneeded = system.capacity.copy(), []
+    tests = t.lost is not None
     for time_s in sorted({event.time_s for event in changes}):
         nodes: list[int] = []
         for event in changes:
@@ -194,7 +195,9 @@ def _stops_needed(
         there = np.isin(t.node, nodes) & (start_s < time_s) & (end_s >= time_s)
         stops = there & stopped[owner] & (end_s == time_s)
         for k in np.unique(owner[stops & ~by_failure[owner]]).tolist():
-            stays = there & (owner != k) & ((end_s > time_s) | (stops & (start_s <= t.start_s[k])))
+            stays = there & (owner != k) & ((end_s > time_s) | stops)
+            # One that waits after its test is gone through after all that run.
+            stays &= (start_s <= t.start_s[k]) | (tests & ~stops)
             held = np.zeros_like(capacity)
             counted = (stays | (there & (owner == k))).nonzero()[0]
             amount = t.request[owner[counted]] * t.node_units[counted, None]
@@ -276,19 +279,27 @@ def _left_out(table: Schedule, system: System, found: Findings) -> None:
 
 
 def _in_sequence(table: Schedule, preceding: IntArray, think_s: IntArray, found: Findings) -> None:
-    """Jobs that come after another one: it has ended before them, or could never run."""
+    """Jobs that come after another one: it has ended before them, or could never run.
+
+    Attempts that were killed or stopped begin no earlier than last ones do.
+    """
     t, think_s = table, np.maximum(think_s, 0)
     by_id = np.argsort(t.id, kind="stable")
     at = np.minimum(np.searchsorted(t.id[by_id], preceding), len(t.id) - 1)
     row = by_id[at]
-    after = (t.start_s >= 0) & (preceding >= 0) & (t.id[row] == preceding)
+    first_s = np.where(t.start_s < 0, np.iinfo(np.int64).max, t.start_s)
+    if t.lost is not None:
+        first_s = np.where(t.lost.start_s < 0, first_s, np.minimum(first_s, t.lost.start_s))
+    if t.outages is not None:
+        np.minimum.at(first_s, t.outages.row, t.outages.start_s)
+    after = (first_s < np.iinfo(np.int64).max) & (preceding >= 0) & (t.id[row] == preceding)
     after &= row < np.arange(len(row))
     ran = t.start_s[row] >= 0
     found.add(
         Kind.DEPENDENCY,
-        (after & ran & (t.start_s < t.end_s[row] + think_s)).nonzero()[0],
+        (after & ran & (first_s < t.end_s[row] + think_s)).nonzero()[0],
         lambda k: too_soon_text(
-            f"job {t.id[k]} starts at {t.start_s[k]}",
+            f"job {t.id[k]} starts at {first_s[k]}",
             int(preceding[k]),
             int(t.end_s[row[k]]),
             int(think_s[k]),
@@ -298,7 +309,7 @@ def _in_sequence(table: Schedule, preceding: IntArray, think_s: IntArray, found:
         Kind.DEPENDENCY,
         (after & ~ran & ~t.never_fits[row] & ~t.rejected[row]).nonzero()[0],
         lambda k: (
-            f"job {t.id[k]} starts at {t.start_s[k]}, and job {preceding[k]}, after which it "
+            f"job {t.id[k]} starts at {first_s[k]}, and job {preceding[k]}, after which it "
             "comes, never started"
         ),
     )

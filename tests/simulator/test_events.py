@@ -735,6 +735,41 @@ def test_the_checker_reports_a_job_that_ends_as_failed_and_should_not() -> None:
     spoiled(made, Kind.RESTART, happened=(made.happened or ())[2:])
 
 
+def test_the_checker_reports_that_an_earlier_job_was_stopped_for_a_lack_and_a_later_one_not() -> (
+    None
+):
+    log = on_gpus([(0, 60, 1, 1), (5, 60, 1, 1), (6, 100, 1, 2)])
+    made = simulate(log, GPUS, "easy", events=resized((10, "0", {"gpu": 1})))
+    assert attempts(made) == [(2, 5, 10)]
+    assert times(made) == [(0, 60), (60, 120), (6, 106)]
+    assert made.verify() == []
+    attempt: Any = made.attempt_table
+    for name, value in (("id", 1), ("start", 0)):
+        attempt = poked(attempt, name, 0, value)
+    table = made.job_table
+    for name, values in (("start", (65, 5)), ("end", (125, 65)), ("requeued", (1, 0))):
+        for row, value in enumerate(values):
+            table = poked(table, name, row, value)
+    spoiled(made, Kind.RESTART, job_table=table, attempt_table=attempt)
+
+
+def test_the_checker_reports_an_attempt_that_starts_before_what_it_comes_after_has_ended() -> None:
+    rows = [(0, 1, 15, 15), (0, 1, 20, 20)]
+    log = workload(rows, {2: (1, 0)})
+    made = simulate(log, FOUR, "easy", events=happen((20, FAIL, "0")), dependencies=True)
+    assert attempts(made) == [(2, 15, 20)]
+    assert made.verify() == []
+    spoiled(made, Kind.DEPENDENCY, attempt_table=poked(made.attempt_table, "start", 0, 14))
+    log = workload([(0, 1, 8, 8), (0, 1, 100, 50), (9, 4, 5, 5)], {2: (1, 0)})
+    made = simulate(
+        restartable(log, [0, 1, 0]), FOUR, "easy-spf-spf:test=4,tests=turn", dependencies=True
+    )
+    assert made.jobs["lost_start"].tolist() == [-1, 8, -1]
+    assert made.verify() == []
+    table = poked(made.job_table, "lost_start", 1, 7)
+    spoiled(made, Kind.DEPENDENCY, job_table=poked(table, "lost_end", 1, 11))
+
+
 def test_the_checker_reports_a_job_that_waits_in_the_end_though_its_nodes_are_there() -> None:
     made = run([(0, 1, 10, 10), (5, 4, 10, 10)], happen((2, FAIL, "3")))
     back = (*(made.happened or ()), Event(40, REPAIR, (3,)))

@@ -610,10 +610,42 @@ def test_jobs_are_killed_at_their_limits_where_that_is_the_rule_and_nowhere_else
     ]
 
 
-def test_a_job_without_runtime_holds_nothing() -> None:
+def found_in(jobs: pd.DataFrame, system: System | None = None) -> set[Kind]:
+    return {violation.kind for violation in verify.run(jobs, system or SYSTEM)}
+
+
+def test_a_job_without_runtime_fits_beside_what_is_there_before_and_after() -> None:
     full = {"request_core": 4}
-    blink = {"request_core": 4, "start": 5, "end": 5, "runtime_s": 0}
-    assert verify.run(table([full, blink]), SYSTEM) == []
+    brief = {"request_core": 4, "start": 5, "end": 5, "runtime_s": 0}
+    assert texts(verify.run(table([full, brief]), SYSTEM)) == [
+        "capacity: job 1 starts and ends on node 0 at 5 with 4 core: 4 are held, 4 allowed"
+    ]
+    # In the second of a start or an end, or of each other, there is another decision.
+    for at_s in (0, 10):
+        moved = brief | {"start": at_s, "end": at_s}
+        assert verify.run(table([full, moved, moved]), SYSTEM) == []
+    assert verify.run(table([full, brief | {"nodes": [1]}]), SYSTEM) == []
+    assert Kind.CAPACITY in found_in(table([brief | {"units": 2, "node_units": [2]}]))
+
+
+def test_a_job_without_runtime_keeps_to_whole_nodes_and_to_limits() -> None:
+    brief = {"start": 5, "end": 5, "runtime_s": 0}
+    for alone in ([1, 0], [0, 1]):
+        jobs = table([{}, brief]).assign(exclusive=alone)
+        assert found_in(jobs) == {Kind.ACCESS}
+        assert found_in(jobs.assign(nodes=[[0], [1]])) == set()
+        assert found_in(jobs.assign(start=[0, 10], end=[10, 10])) == set()
+    twice = table([brief | {"units": 2, "node_units": [2]}]).assign(exclusive=1)
+    assert found_in(twice) == {Kind.ACCESS}
+    jobs = table([{}, brief]).assign(user=["a", "a"], licences="m", array="x", array_limit=1)
+    elsewhere = {"start": [0, 10], "end": [10, 10]}
+    for system, named in (
+        (replace(SYSTEM, limits=(Limit(1, per="user"),)), jobs.drop(columns=["array_limit"])),
+        (replace(SYSTEM, licences={"m": 1}), jobs.drop(columns=["array_limit"])),
+        (SYSTEM, jobs.drop(columns=["licences"])),
+    ):
+        assert found_in(named, system) == {Kind.LIMIT}
+        assert found_in(named.assign(**elsewhere), system) == set()
 
 
 OUT = {"start": -1, "end": -1, "nodes": None, "node_units": None, "reason": "never_fits"}

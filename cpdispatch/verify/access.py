@@ -10,7 +10,7 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.system import USUAL_TIER, System
-from cpdispatch.verify.levels import Sweep
+from cpdispatch.verify.levels import Around, Sweep
 from cpdispatch.verify.tables import Findings, numbers
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -99,9 +99,23 @@ def _tiers(jobs: pd.DataFrame, tier: IntArray, found: Findings) -> None:
 
 
 def _alone(ids: IntArray, stay: Stay, alone: BoolArray, found: Findings) -> None:
-    """Whether no other unit was where a job took whole nodes."""
-    lasting = stay.end_s > stay.start_s
+    """Whether no other unit was where a job took whole nodes.
+
+    A job that ends in the second in which it starts met what was there before and after.
+    """
+    lasting, passing = stay.end_s > stay.start_s, stay.end_s == stay.start_s
+    brief, whole = _of(stay, passing), alone[passing]
     s, alone = _of(stay, lasting), alone[lasting]
+    around = Around(s.node, s.start_s, s.end_s, brief.node, brief.start_s)
+    others, held = around.level(s.units), around.level(alone.astype(np.int64))
+    found.add(
+        Kind.ACCESS,
+        ((held > 0) | (whole & (brief.units + others > 1))).nonzero()[0],
+        lambda e: (
+            f"node {brief.node[e]} at {brief.start_s[e]}: {brief.units[e]} units of job "
+            f"{ids[brief.job[e]]}, which ends then, and {others[e]} others, one takes it whole"
+        ),
+    )
     sweep = Sweep.of(s.node, s.start_s, s.end_s)
     takes, units = sweep.level(alone.astype(np.int64)), sweep.level(s.units)
 

@@ -57,6 +57,38 @@ class Sweep:
         return rows[np.unique(self.place[rows], return_index=True)[1]]
 
 
+class Around:
+    """What intervals certainly hold at each place at some instants: they begin before, end after.
+
+    Parameters
+    ----------
+    place, start_s, end_s : int64 array, shape (intervals,)
+    at_place, at_s : int64 array, shape (instants,)
+    """
+
+    def __init__(
+        self, place: IntArray, start_s: IntArray, end_s: IntArray, at_place: IntArray,
+        at_s: IntArray,
+    ) -> None:  # fmt: skip
+        times = np.unique(at_s)
+        self._here = ((end_s > start_s) & np.isin(place, at_place)).nonzero()[0]
+        first = (place * (len(times) + 1))[self._here]
+        # The instants in between are those from the one after the start to the one before the end.
+        begin = first + np.searchsorted(times, start_s[self._here], side="right")
+        end = first + np.searchsorted(times, end_s[self._here])
+        key = np.concatenate((begin, end))
+        self._order = np.argsort(key)
+        at = at_place * (len(times) + 1) + np.searchsorted(times, at_s)
+        self._last = np.searchsorted(key[self._order], at, side="right")
+
+    def level(self, amount: IntArray) -> IntArray:
+        """What is held when each interval holds its ``amount``, shape (instants,)."""
+        amount = amount[self._here]
+        total = np.concatenate((amount, -amount))[self._order]
+        found: IntArray = np.concatenate(([0], np.cumsum(total)))[self._last]
+        return found
+
+
 def taken_from_pool(sweep: Sweep, amount: IntArray, capacity: IntArray) -> IntArray:
     """What each change of a sweep over nodes takes from the pool of them all.
 

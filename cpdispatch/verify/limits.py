@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.system import Limit, System
-from cpdispatch.verify.levels import Sweep
+from cpdispatch.verify.levels import Around, Sweep
 from cpdispatch.verify.tables import Findings, numbers
 from cpdispatch.verify.violation import Kind, Violation, jobs_text
 
@@ -53,15 +54,12 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
     ids = numbers(jobs["id"])
     lasting = spell.end_s > spell.start_s
     job, start_s, end_s = spell.job[lasting], spell.start_s[lasting], spell.end_s[lasting]
+    passing = spell.end_s == spell.start_s
+    brief = Spell(spell.job[passing], spell.start_s[passing], spell.end_s[passing])
     for limit in system.limits:
         row, name, names = _held(jobs, limit)
         amount = _amount(jobs, limit)
-        # Each spell once for each value of its job.
-        by_job = np.argsort(row, kind="stable")
-        low, high = np.searchsorted(row[by_job], (job, job + 1))
-        each = np.repeat(np.arange(len(job)), high - low)
-        within = np.arange(len(each)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
-        place = name[by_job[low[each] + within]]
+        each, place = _by_value(row, name, job)
         sweep = Sweep.of(place, start_s[each], end_s[each])
         level = sweep.level(amount[job[each]])
         ran = (place, job[each], start_s[each], end_s[each])
@@ -75,6 +73,11 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
             return f"{what}: {jobs_text(ids[_on(sweep, k, *ran)].tolist())}"
 
         found.add(Kind.LIMIT, sweep.firsts(level > limit.most), over)
+        which, at_place = _by_value(row, name, brief.job)
+        around = Around(place, start_s[each], end_s[each], at_place, brief.start_s[which])
+        level = around.level(amount[job[each]]) + amount[brief.job[which]]
+        rows = which[level > limit.most]
+        found.add(Kind.LIMIT, rows, partial(_too_many, ids, brief, str(limit)))
     if "begin" in jobs.columns:
         begin_s = numbers(jobs["begin"])[spell.job]
         found.add(
@@ -98,7 +101,30 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
             return f"{said}: {jobs_text(ids[_on(sweep, k, *ran)].tolist())}"
 
         found.add(Kind.LIMIT, sweep.firsts(level > most[sweep.place]), beyond_terms)
+        rows = (place >= 0)[brief.job].nonzero()[0]
+        at_place = place[brief.job[rows]]
+        around = Around(place[job[on]], start_s[on], end_s[on], at_place, brief.start_s[rows])
+        level = around.level(amount[job[on]]) + amount[brief.job[rows]]
+        what = "its licences, or its array"
+        rows = rows[level > most[at_place]]
+        found.add(Kind.LIMIT, rows, partial(_too_many, ids, brief, what))
     return found.all()
+
+
+def _by_value(row: IntArray, name: IntArray, job: IntArray) -> tuple[IntArray, IntArray]:
+    """Each spell of these jobs once for each value of its job: the spell, and the value."""
+    by_job = np.argsort(row, kind="stable")
+    low, high = np.searchsorted(row[by_job], (job, job + 1))
+    each = np.repeat(np.arange(len(job)), high - low)
+    within = np.arange(len(each)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
+    return each, name[by_job[low[each] + within]]
+
+
+def _too_many(ids: IntArray, brief: Spell, what: str, k: int) -> str:
+    return (
+        f"job {ids[brief.job[k]]} starts and ends at {brief.start_s[k]}, when what runs before and "
+        f"after leaves it no room: {what}"
+    )
 
 
 def _on(

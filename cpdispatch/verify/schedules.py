@@ -18,7 +18,7 @@ from cpdispatch.verify.attempts import (
     with_killed,
     with_stopped,
 )
-from cpdispatch.verify.levels import Sweep, fit_empty, units_that_fit
+from cpdispatch.verify.levels import Around, Sweep, fit_empty, units_that_fit
 from cpdispatch.verify.service import (
     Outages,
     at_failure,
@@ -72,7 +72,8 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     if table.outages is not None:
         table = with_stopped(table, table.outages)
     owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
-    sound = _places(table, owner, system, found)
+    sound, passing = _places(table, owner, system, found)
+    brief = owner[passing], table.node[passing], table.node_units[passing]
     if not sound.all():
         owner = owner[sound]
         table = replace(table, node=table.node[sound], node_units=table.node_units[sound])
@@ -81,6 +82,8 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
         _stops_needed(table, owner, table.outages, system, found)
         table, owner = _with_lacks(table, owner, table.outages, system)
     _levels(table, owner, system, found)
+    if len(brief[0]):
+        _passing(table, owner, brief, system, found)
     return found.all()
 
 
@@ -340,8 +343,13 @@ def _requests(table: Schedule, system: System, found: Findings) -> None:
     )
 
 
-def _places(table: Schedule, owner: IntArray, system: System, found: Findings) -> BoolArray:
-    """Nodes and units of each job; returns which entries are sound enough to be added up."""
+def _places(
+    table: Schedule, owner: IntArray, system: System, found: Findings
+) -> tuple[BoolArray, BoolArray]:
+    """Nodes and units of each job; returns which entries are sound enough to be added up.
+
+    Those that last, and those that end in the second in which they start.
+    """
     t = table
     total = np.concatenate(([0], np.cumsum(t.node_units)))
     placed = total[t.offset[1:]] - total[t.offset[:-1]]
@@ -374,7 +382,8 @@ def _places(table: Schedule, owner: IntArray, system: System, found: Findings) -
         lambda p: f"job {t.id[p // system.nodes]} names node {p % system.nodes} twice",
     )
     lasting = (t.start_s >= 0) & (t.end_s > t.start_s)
-    return known & lasting[owner]
+    passing = (t.start_s >= 0) & (t.end_s == t.start_s)
+    return known & lasting[owner], known & passing[owner]
 
 
 def _holds_no_more(table: Schedule, owner: IntArray, system: System) -> bool:
@@ -443,3 +452,33 @@ def _levels(table: Schedule, owner: IntArray, system: System, found: Findings) -
             )
 
         found.add(Kind.CAPACITY, sweep.firsts(level > allowed), text)
+
+
+def _passing(
+    table: Schedule, owner: IntArray, brief: tuple[IntArray, IntArray, IntArray], system: System,
+    found: Findings,
+) -> None:  # fmt: skip
+    """Jobs that end in the second in which they start: they fit beside what was there all along.
+
+    What starts or ends in the same second may have come after them, or have been gone.
+
+    Parameters
+    ----------
+    brief : three int64 arrays, shape (entries,)
+        Rows, nodes and units of these jobs.
+    """
+    t, (row, node, units) = table, brief
+    around = Around(t.node, t.start_s[owner], t.end_s[owner], node, t.start_s[row])
+    for r, name in enumerate(system.resources):
+        held = around.level(t.request[:, r][owner] * t.node_units)
+        level = held + t.request[row, r] * units
+        asks = t.request[row, r] > 0
+        found.add(
+            Kind.CAPACITY,
+            (asks & (level > system.capacity[node, r])).nonzero()[0],
+            lambda e, name=name, r=r, held=held: (  # type: ignore[misc]
+                f"job {t.id[row[e]]} starts and ends on node {node[e]} at {t.start_s[row[e]]} with "
+                f"{t.request[row[e], r] * units[e]} {name}: {held[e]} are held, "
+                f"{system.capacity[node[e], r]} allowed"
+            ),
+        )

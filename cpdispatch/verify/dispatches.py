@@ -234,6 +234,22 @@ def _times(
     )
 
 
+def again(made: Dispatches, of: Flow) -> list[Violation]:
+    """Decisions of a second that has had one, where only ends of jobs can lead to them.
+
+    The one before has started a job then that has ended at once.
+    """
+    time_s, found = made.time_s, Findings()
+    more = (time_s[1:] == time_s[:-1]).nonzero()[0] + 1
+    caused = np.isin(time_s[more], of.at_once_s) & (made.started[more - 1] > 0)
+    found.add(
+        Kind.DECISION,
+        more[~caused],
+        lambda k: f"a further decision is at {time_s[k]}, when nothing more happened",
+    )
+    return found.all()
+
+
 def _lacking(times_s: IntArray, among_s: IntArray) -> IntArray:
     """Which of these times are not among the others, each once; all ascending."""
     there = np.searchsorted(among_s, times_s)

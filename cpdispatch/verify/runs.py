@@ -14,7 +14,15 @@ from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.access import Stay, access
-from cpdispatch.verify.dispatches import Dispatches, Flow, Told, dispatches, flow, several
+from cpdispatch.verify.dispatches import (
+    Dispatches,
+    Flow,
+    Told,
+    again,
+    dispatches,
+    flow,
+    several,
+)
 from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.off import off
 from cpdispatch.verify.power import drawn, drawn_on, energy, power
@@ -179,11 +187,16 @@ class _Tables:
         self._decisions = None if told.recorded else decisions
 
     def durations(self) -> list[Violation]:
-        """Whether jobs were expected to run for what they request, or less."""
+        """Whether jobs were expected to run for what they request, or less, and for 1 s or more."""
         if self._told.recorded or "expected_s" not in self._jobs.columns:
             return []
         t, found = self._table, Findings()
         expected_s = numbers(self._jobs["expected_s"])
+        found.add(
+            Kind.DURATION,
+            ((t.start_s >= 0) & (expected_s < 1)).nonzero()[0],
+            lambda k: f"job {t.id[k]} is expected to run {expected_s[k]} s, at least 1 s is said",
+        )
         found.add(
             Kind.DURATION,
             (expected_s > np.maximum(t.requested_s, 1)).nonzero()[0],
@@ -201,7 +214,11 @@ class _Tables:
         names = ("time", "queue", "running", "started")
         _need(self._decisions, "dispatches", names)
         made = Dispatches(*(numbers(self._decisions[name]) for name in names))
-        return dispatches(self._table, made, self._flow, self._told, self._gated)
+        found = dispatches(self._table, made, self._flow, self._told, self._gated)
+        sure = self._plain and not self._tested and self._table.preceding is None
+        sure &= not limited(self._jobs, self._system) and not self._told.by_event
+        sure &= self._told.changes_s is not None and not self._table.rejected.any()
+        return found + (again(made, self._flow) if sure else [])
 
     def promises(self, promised: pd.DataFrame | None) -> list[Violation]:
         """Whether promises could be made, and were kept where that is certain.

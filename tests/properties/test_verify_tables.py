@@ -364,3 +364,28 @@ def test_no_wait_under_easy_is_longer_than_the_time_since_the_first_submission()
     for wait_s, wrong in ((since_s, False), (since_s + 1, True)):
         more = replace(run, decision_table=poked(table, "easy_wait", last, wait_s))
         assert (Kind.LATE in kinds(more)) == wrong
+
+
+def test_a_job_that_started_was_expected_to_run_for_a_second_or_more() -> None:
+    run = simulate(workload([(0, 4, 0, 0), (0, 5, 1, 1)]), POOL, "easy", predictor="actual")
+    assert run.jobs["expected_s"].tolist() == [1, -1]
+    assert run.verify() == []
+    for expected_s in (0, -5):
+        spoiled = replace(run, job_table=poked(run.job_table, "expected_s", 0, expected_s))
+        assert kinds(spoiled) == {Kind.DURATION}
+
+
+def test_a_second_has_a_further_decision_only_after_a_job_that_ended_in_it() -> None:
+    log = workload([(0, 4, 10, 10), (5, 4, 10, 10), (10, 4, 10, 0), (10, 4, 10, 10)])
+    run = simulate(log, POOL, "easy-spf-spf", predictor="actual")
+    assert run.verify() == []
+    table = run.decision_table
+    assert table.column("time").to_pylist() == [0, 5, 10, 10, 20]
+    assert table.column("started").to_pylist() == [1, 0, 1, 1, 1]
+    for row in range(table.num_rows):
+        # Nobody waits any more after the last one.
+        twice = poked(
+            pa.concat_tables([table.slice(0, row + 1), table.slice(row)]), "started", row, 0
+        )
+        queue = table.column("queue").to_pylist()[row]
+        assert Kind.DECISION in kinds(replace(run, decision_table=twice)), (row, queue)

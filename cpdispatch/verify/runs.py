@@ -24,7 +24,7 @@ from cpdispatch.verify.dispatches import (
     several,
 )
 from cpdispatch.verify.limits import Spell, beyond, limited, limits
-from cpdispatch.verify.off import off
+from cpdispatch.verify.off import in_due_time, off
 from cpdispatch.verify.power import drawn, drawn_on, energy, power
 from cpdispatch.verify.promises import promises
 from cpdispatch.verify.reasons import (
@@ -141,7 +141,10 @@ def run(
         _need(switched, "nodes that were off", names)
         columns = [numbers(switched[name]) for name in names]
         first_s = int(table.submit_s.min(initial=0))
-        found += off(table.id, _stay(table), system, columns, switch_off_s or 0, first_s)
+        stay, idle_s = _stay(table), switch_off_s or 0
+        found += off(table.id, stay, system, columns, idle_s, first_s)
+        if service is None and not dependencies and not limited(jobs, system) and not found:
+            found += in_due_time(table, stay, system, columns, idle_s)
     plain = switched is None and service is None and power_cap is None
     rules, sound = None if wait is None else WaitRules(**wait), not found
     if plain and sound and rules is not None and not limited(jobs, system):

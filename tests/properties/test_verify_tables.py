@@ -17,7 +17,7 @@ from cpdispatch.decision import Decision
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.simulator import Run, simulate
-from cpdispatch.system import Limit, System
+from cpdispatch.system import Limit, NodeGroup, System
 from cpdispatch.verify import Kind
 from cpdispatch.workloads.restarts import mark
 from tests.effort import examples
@@ -389,3 +389,29 @@ def test_a_second_has_a_further_decision_only_after_a_job_that_ended_in_it() -> 
         )
         queue = table.column("queue").to_pylist()[row]
         assert Kind.DECISION in kinds(replace(run, decision_table=twice)), (row, queue)
+
+
+def test_nodes_are_switched_off_when_they_are_due_and_not_while_a_job_waits() -> None:
+    system = System(
+        "case", ("core",), (NodeGroup("a", 3, (1,)),), watts={"core": 2}, idle_watts={"a": 5},
+        off_watts={"a": 1}, wake_s={"a": 5},
+    )  # fmt: skip
+    log = workload([(0, 1, 10, 10), (40, 1, 10, 10), (41, 3, 10, 10), (100, 1, 5, 5)])
+    run = simulate(log, system, "fifo", switch_off_s=20)
+    assert run.verify() == []
+    table: Any = run.switched_table
+    assert table.to_pylist()[2] == {"node": 0, "off": 30, "wake": 40, "on": 45}
+    for row in range(2, table.num_rows):
+        assert kinds(replace(run, switched_table=without(table, row))) == {Kind.DOWN}, row
+    later = poked(table, "off", 2, 31)
+    assert kinds(replace(run, switched_table=later)) == {Kind.DOWN}
+    log = workload([(0, 1, 100, 100), (1, 3, 100, 100), (2, 1, 100, 100)])
+    run = simulate(log, system, "fifo", switch_off_s=20)
+    assert run.verify() == []
+    table = run.switched_table
+    names = ("node", "off", "wake", "on")
+    more = pa.table([[2], [30], [40], [45]], names=names).cast(table.schema)
+    spoiled = replace(run, switched_table=pa.concat_tables([more, table]))
+    assert [str(found) for found in spoiled.verify()] == [
+        "down: node 2 is switched off at 30, when a job waits"
+    ]

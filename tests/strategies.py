@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from cpdispatch import instance as instances_module
 from cpdispatch.arrays import IntArray
 from cpdispatch.instance import FORMAT, Instance
-from cpdispatch.jobs import JobTable, Workload, job_block
+from cpdispatch.jobs import Column, JobTable, Workload, job_block
 from cpdispatch.system import NodeGroup, System
 
 RESOURCES = ("core", "gpu", "mem")
@@ -313,13 +313,17 @@ def planned_instances(draw: st.DrawFn, **limits: Any) -> tuple[dict[str, Any], P
     return file, found
 
 
+def no_jobs(system: System) -> JobTable:
+    """A queue of no job on a system."""
+    return JobTable(np.zeros((Column.REQUEST + len(system.resources), 0), dtype=np.int64))
+
+
 @st.composite
 def schedules(draw: st.DrawFn) -> tuple[pd.DataFrame, System]:
     """The table of a whole feasible schedule, and its system; a job or more started."""
     system = draw(systems())
-    table = Timetable(
-        Instance(0, system, system.capacity, EMPTY.queue, EMPTY.running, EMPTY.down), 400
-    )
+    empty = replace(EMPTY.running, jobs=no_jobs(system))
+    table = Timetable(Instance(0, system, system.capacity, no_jobs(system), empty, EMPTY.down), 400)
     rows = []
     for id in range(1, draw(st.integers(1, 7)) + 1):
         request = draw(requests(system)) if id > 1 else list(system.groups[0].capacity)

@@ -511,8 +511,8 @@ class Simulation:
     def _one_event(self) -> bool:
         """Apply the next single event; whether a dispatch follows it."""
         submit, completion = self._submits[self._next], self._agenda.next_s
-        event = self._next_event()
-        self.now = min(submit, completion, event, self._next_change())
+        event, change = self._next_event(), self._next_change()
+        self.now = min(submit, completion, event, change)
         if self.now < min(submit, completion, event):
             self._note_idle()
             return True
@@ -529,7 +529,9 @@ class Simulation:
             return True
         column = self._submit()
         if self._gates is not None and not self._offer():
-            return False
+            return change == self.now
+        if change == self.now:
+            return True
         instance = self._snapshot()
         ask = column[Column.REQUEST :].copy()
         could_start = bool(kernels.fits(instance.free, ask, column.item(Column.UNITS)))

@@ -67,6 +67,13 @@ def test_nodes_are_idle_from_the_first_submission_on_also_where_one_was_repaired
     assert made.metrics["energy_idle_kwh"] == quiet.metrics["energy_idle_kwh"] > 0
 
 
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_a_job_that_comes_as_nodes_are_back_keeps_no_other_waiting(trigger: str) -> None:
+    made = run([(0, 1, 200, 200), (500, 2, 50, 50), (530, 4, 50, 50)], trigger=trigger)
+    assert made.jobs["start"].tolist()[:2] == [0, 530]
+    assert made.jobs["start"].tolist()[2] > 530
+
+
 def test_no_node_goes_off_while_a_job_waits() -> None:
     made = run([(0, 1, 300, 300), (10, 4, 50, 50)])
     assert spells(made) == []

@@ -251,4 +251,6 @@ def _removed_folder(option: str, cluster: str | None, what: str) -> Path:
 
     until_the_end = ExitStack()
     atexit.register(until_the_end.close)
-    return until_the_end.enter_context(owned())
+    folder = until_the_end.enter_context(owned()) / "runs"
+    folder.mkdir()
+    return folder

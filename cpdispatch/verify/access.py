@@ -31,7 +31,9 @@ class Stay:
     end_s: IntArray
 
 
-def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
+def access(
+    jobs: pd.DataFrame, system: System, stay: Stay, *, brief: bool = True
+) -> list[Violation]:
     """Whether each job kept to the nodes that it may use, had whole nodes to itself, and its tier.
 
     Parameters
@@ -40,6 +42,8 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
         The columns ``id`` and ``requested_s``, and of `COLUMNS` and ``tier`` those that there are.
     stay : Stay
         On existing nodes.
+    brief : bool
+        Whether jobs that end in the second in which they start had whole nodes to themselves, too.
 
     Raises
     ------
@@ -82,7 +86,7 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
     found.add(Kind.ACCESS, outside.nonzero()[0], text)
     alone = np.array(whole)[of_job[stay.job]]
     if alone.any():
-        _alone(ids, stay, alone, found)
+        _alone(ids, stay, alone, brief, found)
     return found.all()
 
 
@@ -98,22 +102,22 @@ def _tiers(jobs: pd.DataFrame, tier: IntArray, found: Findings) -> None:
     )
 
 
-def _alone(ids: IntArray, stay: Stay, alone: BoolArray, found: Findings) -> None:
+def _alone(ids: IntArray, stay: Stay, alone: BoolArray, brief: bool, found: Findings) -> None:
     """Whether no other unit was where a job took whole nodes.
 
     A job that ends in the second in which it starts met what was there before and after.
     """
-    lasting, passing = stay.end_s > stay.start_s, stay.end_s == stay.start_s
-    brief, whole = _of(stay, passing), alone[passing]
+    lasting, passing = stay.end_s > stay.start_s, brief & (stay.end_s == stay.start_s)
+    b, whole = _of(stay, passing), alone[passing]
     s, alone = _of(stay, lasting), alone[lasting]
-    around = Around(s.node, s.start_s, s.end_s, brief.node, brief.start_s)
+    around = Around(s.node, s.start_s, s.end_s, b.node, b.start_s)
     others, held = around.level(s.units), around.level(alone.astype(np.int64))
     found.add(
         Kind.ACCESS,
-        ((held > 0) | (whole & (brief.units + others > 1))).nonzero()[0],
+        ((held > 0) | (whole & (b.units + others > 1))).nonzero()[0],
         lambda e: (
-            f"node {brief.node[e]} at {brief.start_s[e]}: {brief.units[e]} units of job "
-            f"{ids[brief.job[e]]}, which ends then, and {others[e]} others, one takes it whole"
+            f"node {b.node[e]} at {b.start_s[e]}: {b.units[e]} units of job "
+            f"{ids[b.job[e]]}, which ends then, and {others[e]} others, one takes it whole"
         ),
     )
     sweep = Sweep.of(s.node, s.start_s, s.end_s)

@@ -36,7 +36,9 @@ def limited(jobs: pd.DataFrame, system: System) -> bool:
     )
 
 
-def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
+def limits(
+    jobs: pd.DataFrame, system: System, spell: Spell, *, brief: bool = True
+) -> list[Violation]:
     """Whether more ran at once than limits, licences and arrays allow, or a job before its time.
 
     Parameters
@@ -44,6 +46,8 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
     jobs : DataFrame
         The columns ``id``, ``units``, ``request_<resource>``, and those that the limits name;
         ``licences``, ``array``, ``array_limit`` and ``begin`` where they are there.
+    brief : bool
+        Whether jobs that end in the second in which they start had room, too.
 
     Raises
     ------
@@ -54,8 +58,8 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
     ids = numbers(jobs["id"])
     lasting = spell.end_s > spell.start_s
     job, start_s, end_s = spell.job[lasting], spell.start_s[lasting], spell.end_s[lasting]
-    passing = spell.end_s == spell.start_s
-    brief = Spell(spell.job[passing], spell.start_s[passing], spell.end_s[passing])
+    passing = brief & (spell.end_s == spell.start_s)
+    short = Spell(spell.job[passing], spell.start_s[passing], spell.end_s[passing])
     for limit in system.limits:
         row, name, names = _held(jobs, limit)
         amount = _amount(jobs, limit)
@@ -73,11 +77,11 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
             return f"{what}: {jobs_text(ids[_on(sweep, k, *ran)].tolist())}"
 
         found.add(Kind.LIMIT, sweep.firsts(level > limit.most), over)
-        which, at_place = _by_value(row, name, brief.job)
-        around = Around(place, start_s[each], end_s[each], at_place, brief.start_s[which])
-        level = around.level(amount[job[each]]) + amount[brief.job[which]]
+        which, at_place = _by_value(row, name, short.job)
+        around = Around(place, start_s[each], end_s[each], at_place, short.start_s[which])
+        level = around.level(amount[job[each]]) + amount[short.job[which]]
         rows = which[level > limit.most]
-        found.add(Kind.LIMIT, rows, partial(_too_many, ids, brief, str(limit)))
+        found.add(Kind.LIMIT, rows, partial(_too_many, ids, short, str(limit)))
     if "begin" in jobs.columns:
         begin_s = numbers(jobs["begin"])[spell.job]
         found.add(
@@ -101,13 +105,13 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
             return f"{said}: {jobs_text(ids[_on(sweep, k, *ran)].tolist())}"
 
         found.add(Kind.LIMIT, sweep.firsts(level > most[sweep.place]), beyond_terms)
-        rows = (place >= 0)[brief.job].nonzero()[0]
-        at_place = place[brief.job[rows]]
-        around = Around(place[job[on]], start_s[on], end_s[on], at_place, brief.start_s[rows])
-        level = around.level(amount[job[on]]) + amount[brief.job[rows]]
+        rows = (place >= 0)[short.job].nonzero()[0]
+        at_place = place[short.job[rows]]
+        around = Around(place[job[on]], start_s[on], end_s[on], at_place, short.start_s[rows])
+        level = around.level(amount[job[on]]) + amount[short.job[rows]]
         what = "its licences, or its array"
         rows = rows[level > most[at_place]]
-        found.add(Kind.LIMIT, rows, partial(_too_many, ids, brief, what))
+        found.add(Kind.LIMIT, rows, partial(_too_many, ids, short, what))
     return found.all()
 
 

@@ -130,11 +130,14 @@ def run(
             table = replace(table, rejected=np.zeros_like(table.rejected))
     if power_cap is not None:
         table = _with_cap(table, system, power_cap)
-    found += schedule(replace(table, kills=kill_at_limit), system)
+    # Records are of whole seconds: of a job that lasted for less, nothing is certain.
+    brief = told is None or not told.recorded
+    found += schedule(replace(table, kills=kill_at_limit), system, brief=brief)
     if not found:
         stay = _stay(table)
-        found = access(_as_asked(jobs, service), system, stay) + spread(jobs, stay)
-        found += limits(jobs, system, _spell(table)) if limited(jobs, system) else []
+        found = access(_as_asked(jobs, service), system, stay, brief=brief) + spread(jobs, stay)
+        if limited(jobs, system):
+            found += limits(jobs, system, _spell(table), brief=brief)
         found += _of_watts(jobs, table, system, power_cap)
     if switched is not None and not found:
         names = ("node", "off", "wake", "on")

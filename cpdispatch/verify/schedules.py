@@ -35,7 +35,7 @@ _LACK = -(2**62)
 """In place of the id of a job: capacity that a node lacks for a time."""
 
 
-def schedule(table: Schedule, system: System) -> list[Violation]:
+def schedule(table: Schedule, system: System, *, brief: bool = True) -> list[Violation]:
     """What is wrong with a whole schedule given as flat arrays, see `run`.
 
     A job starts no earlier than it was submitted; it runs for its runtime, or was killed at its
@@ -54,6 +54,8 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     that ran on a node that failed, or whose maintenance began, was stopped at that very time: it
     was queued again if it could be, or else ended. Where nodes of a killed job were being cleared,
     that was over then.
+
+    ``brief`` is whether jobs that end in the second in which they start had room, too.
     """
     found = Findings()
     _lives(table, found)
@@ -73,7 +75,7 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
         table = with_stopped(table, table.outages)
     owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
     sound, passing = _places(table, owner, system, found)
-    brief = owner[passing], table.node[passing], table.node_units[passing]
+    entries = owner[passing], table.node[passing], table.node_units[passing]
     if not sound.all():
         owner = owner[sound]
         table = replace(table, node=table.node[sound], node_units=table.node_units[sound])
@@ -82,8 +84,8 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
         _stops_needed(table, owner, table.outages, system, found)
         table, owner = _with_lacks(table, owner, table.outages, system)
     _levels(table, owner, system, found)
-    if len(brief[0]):
-        _passing(table, owner, brief, system, found)
+    if brief and len(entries[0]):
+        _passing(table, owner, entries, system, found)
     return found.all()
 
 

@@ -55,7 +55,8 @@ def test_how_full_a_node_is_does_not_depend_on_what_later_jobs_ask_for(
              "requested": [100, 50, 10, 1], "units": 1, "core": [5, 1, 4, 1],
              "features": ["", "", "", features]}
         )  # fmt: skip
-        run = simulate(*prepare(log, System("s", ("core",), groups)), name, compiled=compiled)
+        case = prepare(log, System("s", ("core",), groups))
+        run = simulate(*case, name, predictor="walltime", compiled=compiled)
         assert run.verify() == []
         found.append([run.jobs[name].tolist() for name in ("start", "nodes")])
     assert found[0] == found[1]

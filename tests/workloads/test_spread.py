@@ -131,7 +131,7 @@ def test_a_limit_that_holds_anyway_changes_nothing() -> None:
         ("easy", {"dependencies": True}),
         ("easy", {"power_cap": 1000}),
         ("hcp:limit=0.05", {}),
-        ("best", {"trigger": "event"}),
+        ("best", {"trigger": "event", "predictor": "walltime"}),
         ("easy:wait=0.8", {"trigger": "event"}),
         ("thesis-pcp4:limit=0.2", {"power_cap": 1000}),
     ],

@@ -170,7 +170,7 @@ def violations(client: Client, first: int = 0) -> list[str]:
         node_units=np.ones(len(rows), dtype=np.int64),
     )  # fmt: skip
     assert len(rows)
-    found = verify.schedule(table, System("test", ("core", "gpu", "mem"), groups))
+    found = verify.schedule(table, System("test", ("core", "gpu", "mem"), groups), brief=False)
     return [*map(str, found), *_limits_broken(since)]
 
 

@@ -219,9 +219,10 @@ class EasyShadow:
         fits = system_fits(self._system, jobs) | system_fits(instance.system, jobs)
         jobs = jobs.take(fits.nonzero()[0])
         if instance.came_s is not None:
-            came_s = dict(zip(*instance.came_s.tolist(), strict=True))
-            ids = jobs.id.tolist()
-            since_s = np.array([came_s.get(id, instance.now) for id in ids], dtype=np.int64)
+            id, came_s = np.append(instance.came_s, [[-1], [instance.now]], axis=1)
+            by_id = np.argsort(id, kind="stable")
+            at = by_id[np.minimum(np.searchsorted(id, jobs.id, sorter=by_id), len(id) - 1)]
+            since_s = np.where(id[at] == jobs.id, came_s[at], instance.now)
         else:
             since_s = jobs.submit_s if begins else np.full(len(jobs), instance.now)
         order = np.argsort(since_s, kind="stable")  # EASY has its queue in this order

@@ -179,8 +179,8 @@ class Client:
     def _scontrol(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         try:
             return subprocess.run(
-                ["scontrol", *arguments], capture_output=True, text=True, check=False,
-                stdin=subprocess.DEVNULL, timeout=self._timeout_s,
+                ["scontrol", *arguments], capture_output=True, text=True, errors="replace",
+                check=False, stdin=subprocess.DEVNULL, timeout=self._timeout_s,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise SlurmError(
@@ -223,7 +223,8 @@ class Client:
                 f"{where}: slurmrestd does not offer {API}: start it with -s openapi/{API}"
             )
         try:
-            answer = json.loads(content)
+            # Names of jobs and folders are in whatever encoding their users have.
+            answer = json.loads(content.decode(errors="replace"))
         except (ValueError, RecursionError) as error:
             raise SlurmError(f"{where}: the answer is not JSON (HTTP {status})") from error
         if not isinstance(answer, dict):

@@ -14,7 +14,8 @@ from cpdispatch.workloads.slurm.values import count, gpus_of_gres, nodes_in, tas
 MARK = "cpdispatch"
 """The administrator's comment by which the project's job_submit.lua marks a job that it holds.
 
-After a space come the nodes that the job was submitted with, if there are any.
+After a space come the nodes that the job was submitted with, if there are any, and after another
+one what an administrator has written since.
 """
 WHOLE = -1
 """The memory of a job that takes all that its nodes have."""
@@ -34,6 +35,10 @@ _USABLE = frozenset(("IDLE", "MIXED", "ALLOCATED"))
 _HARMLESS = frozenset(("PLANNED", "CLOUD", "DYNAMIC_NORM", "POWERED_DOWN", COMPLETING))
 """Slurm wakes a node that is powered down for a job; it gives none to one that powers up or down.
 """
+_STARTING = frozenset(("UP", "DRAIN"))
+"""States of a partition in which Slurm starts queued jobs: a drained one takes no new ones."""
+_ALL = 2**31
+"""Slurm's numbers above are no limits."""
 _TASK_BITS = 22
 _JOB = "job"
 PARTITION = "partition"
@@ -95,6 +100,8 @@ class Job:
         Fewest nodes, and CPUs on all of them.
     memory_mb : int
         On each node; `WHOLE` where the job states none: Slurm then gives it all.
+    cpu_memory_mb : int
+        For each CPU, where the job says it so; else 0.
     gpus : mapping of resource type to int
         On each node.
     required, excluded : str
@@ -159,6 +166,11 @@ class Job:
     restartable: bool = False
     restarts: int = 0
     remark: str = ""
+    cpu_memory_mb: int = 0
+
+    def memory_mb_of(self, nodes: int) -> int:
+        """The memory on each node where it is spread evenly over so many; or `WHOLE`."""
+        return self.cpu_memory_mb * -(-self.cpus // nodes) or self.memory_mb
 
     @property
     def pending(self) -> bool:
@@ -215,7 +227,8 @@ class Node:
 class Partition:
     """A partition: its nodes, and how long its jobs may run; `NO_LIMIT` for as long as they do.
 
-    Jobs of a higher tier come first.
+    Jobs of a higher tier come first. All its jobs together take ``cpus_most`` of a node's CPUs at
+    most; `NO_LIMIT` for all.
     """
 
     name: str
@@ -224,6 +237,7 @@ class Partition:
     up: bool
     exclusive: bool
     tier: int
+    cpus_most: int
 
     def allows(self, job: Job) -> bool:
         """Whether a job keeps to the time limit."""
@@ -258,6 +272,14 @@ class Cluster:
         """The partitions that a job names, but for those that are not known."""
         names = job.partition.split(",")
         return [self.partitions[name] for name in names if name in self.partitions]
+
+    def cpus_most_of(self, job: Job) -> int:
+        """How many CPUs of a node the jobs of its partition may take together; or `NO_LIMIT`.
+
+        One that names several partitions may start in any of them.
+        """
+        parts = self.partitions_of(job)
+        return parts[0].cpus_most if len(parts) == 1 else NO_LIMIT
 
     def limit_s_of(self, limit_s: int, partition: str) -> int:
         """A time limit, s; that of the partition, the first of a list, where a job has none."""
@@ -365,7 +387,7 @@ def job_of(row: dict[str, Any]) -> Job:
         text_of(row.get("state_reason")),
         number_of(row.get("priority")) or 0,
         mark == MARK,
-        wished if mark == MARK else "",
+        wished.partition(" ")[0] if mark == MARK else "",
         max(number_of(row.get("submit_time")) or 0, 0),
         start_s,
         NO_LIMIT if not minutes or minutes < 0 else minutes * 60,
@@ -390,6 +412,7 @@ def job_of(row: dict[str, Any]) -> Job:
         _true(row, "requeue") and _true(row, "batch_flag"),
         max(number_of(row.get("restart_cnt")) or 0, 0),
         text_of(row.get("state_description")),
+        max(number_of(row.get("memory_per_cpu")) or 0, 0),
     )
 
 
@@ -533,9 +556,10 @@ def _partition_of(row: dict[str, Any]) -> Partition:
         name,
         frozenset(nodes_in(text_of(row.get("nodes")))),
         NO_LIMIT if minutes is None or minutes < 0 else minutes * 60,
-        "UP" in text_of(row.get("state")).upper().split(","),
+        not _STARTING.isdisjoint(text_of(row.get("state")).upper().split(",")),
         "exclusive" in named or "exclusive_user" in named,
         _tier_of(row),
+        most if 0 < (most := number_of(row.get("maximum_cpus_per_node")) or 0) < _ALL else NO_LIMIT,
     )
 
 

@@ -108,7 +108,8 @@ def _in_queue(
     instance, job = picture.instance, picture.jobs[position]
     yield f"Job {job.key} of {job.user} has waited {seen.waited_s:,} s in {job.partition}."
     each = "" if seen.units == 1 else "each "
-    memory = "all memory" if job.memory_mb == WHOLE else f"{job.memory_mb:,} MB"
+    memory_mb = job.memory_mb_of(seen.units)
+    memory = "all memory" if memory_mb == WHOLE else f"{memory_mb:,} MB"
     gpus = "".join(f", {many} {kind}" for kind, many in sorted(job.gpus.items()))
     cpus = -(-job.cpus // seen.units)
     size = "all CPUs" if job.exclusive else f"{cpus} CPU{'s' * (cpus > 1)}"

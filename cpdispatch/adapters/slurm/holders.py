@@ -53,7 +53,7 @@ def running_of(cluster: Cluster, rows: Sequence[Holds], more: More, labels: Labe
     start_s = np.array([row.start_s for row in rows], dtype=np.int64)
     limit_s = np.array([row.limit_s for row in rows], dtype=np.int64)
     due_s = np.array([row.due_s(now) for row in rows], dtype=np.int64)
-    request = [[*row.amounts, *more.held(row.amounts)] for row in rows]
+    request = [[*row.amounts, *more.held(row.amounts, row.job)] for row in rows]
     nodes = [row.nodes for row in rows]
     table = JobTable(
         job_block(

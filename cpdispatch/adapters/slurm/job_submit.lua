@@ -45,8 +45,18 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-   local asked = job_desc.priority
-   if modify_uid == 0 or modify_uid == DRIVER or asked == nil or asked == slurm.NO_VAL then
+   local marked = string.match(job_rec.admin_comment or "", "^%S*") == MARK
+   local said = job_desc.admin_comment
+   -- An administrator who writes a comment replaces the mark: it stays before that.
+   if marked and said ~= nil and string.match(said, "^%S*") ~= MARK then
+      local nodes = string.match(job_rec.admin_comment, "^%S* (%S*)") or ""
+      job_desc.admin_comment = MARK .. " " .. nodes .. " " .. said
+   end
+   local priority, nice = job_desc.priority, job_desc.nice
+   -- Slurm gives a held job a priority, and so releases it, when it is made more or less nice.
+   local nicer = nice ~= nil and nice ~= slurm.NO_VAL
+   local asked = nicer or (priority ~= nil and priority ~= slurm.NO_VAL)
+   if modify_uid == 0 or modify_uid == DRIVER or not asked then
       return slurm.SUCCESS
    end
    local alive, _, kept = driving()
@@ -54,7 +64,7 @@ function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
    if not alive or string.find(kept, string.format(" %d ", job_rec.job_id), 1, true) then
       return slurm.SUCCESS
    end
-   if string.match(job_rec.admin_comment or "", "^%S*") == MARK and job_rec.priority == 0 then
+   if marked and job_rec.priority == 0 then
       slurm.log_info("job %u: held and released by cpdispatch alone", job_rec.job_id)
       return slurm.ERROR
    end

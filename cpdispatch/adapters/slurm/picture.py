@@ -2,7 +2,8 @@
 
 Where a job may run is told by resource types that only some nodes have: ``core@set1`` is the cores
 of the nodes that a job with these partitions, features and node lists may use, and each unit of it
-asks for as many as of cores. A job that takes whole nodes asks for all ``core@whole``, and others
+asks for as many as of cores. Where the jobs of a partition may take only so many CPUs of a node,
+these are ``core@partition1``. A job that takes whole nodes asks for all ``core@whole``, and others
 for as many as of cores; ``mem@whole`` is the same for jobs that state no memory, to which Slurm
 gives all. The units of a job go to different nodes: each asks for the one ``apart`` of a node.
 Several jobs share such a type, so that few are needed; two that do cannot go to the same node in
@@ -20,6 +21,7 @@ from typing import TypeAlias
 import numpy as np
 
 from cpdispatch.adapters.slurm.cluster import (
+    NO_LIMIT,
     WHOLE,
     Cluster,
     Job,
@@ -190,7 +192,6 @@ class _Taking(Nodes):
         self, cluster: Cluster, memory: bool, durations: Durations | None, tests: Tests
     ) -> None:
         super().__init__(cluster, memory)
-        self.cluster = cluster
         self.durations = durations
         self.tests = tests
         self.allowed: dict[object, tuple[BoolArray | str, bool]] = {}
@@ -214,7 +215,10 @@ class _Taking(Nodes):
         asked += stopped
         asked.sort(key=lambda ask: (ask.job.submit_s, ask.job.number))
         asked = self._ready(asked)
-        more = More(self, asked)
+        held = [(row.job, row.amounts[0], row.nodes) for row in rows if row.job is not None]
+        # One whose test is over keeps what it asks for until it is decided where it goes on.
+        held += [(ask.job, ask.core, [at for at, _ in self._shared(ask.job)]) for ask in stopped]
+        more = More(self, asked, held)
         labels = Labels()
         queue = self._queue(asked, more, labels)
         running = running_of(self.cluster, rows, more, labels)
@@ -250,7 +254,10 @@ class _Taking(Nodes):
         if isinstance(nodes, str):
             return nodes
         # With more CPUs than any of them has it is spread over several, unless it says how many.
-        units = max(job.nodes, -(-job.cpus // int(self.capacity[nodes, 0].max())))
+        most = int(self.capacity[nodes, 0].max())
+        if (allowed := self.cluster.cpus_most_of(job)) != NO_LIMIT:
+            most = min(most, allowed)
+        units = max(job.nodes, -(-job.cpus // most))
         if units > job.nodes and job.gpus:
             return "asks for GPUs that cannot be split evenly over its nodes"
         after = self._after(job)
@@ -259,7 +266,7 @@ class _Taking(Nodes):
         if after is None:
             return None
         core = -(-job.cpus // units)
-        return Ask(job, units, core, job.memory_mb, nodes, exclusive, after)
+        return Ask(job, units, core, job.memory_mb_of(units), nodes, exclusive, after)
 
     def _allowed(self, job: Job) -> tuple[BoolArray | str, bool]:
         """The nodes that a job may use, or why none; and whether it has them alone.
@@ -529,10 +536,11 @@ class _Taking(Nodes):
     def _promised(self, claim: Claim) -> list[tuple[int, list[int]]]:
         job, nodes = claim.job, [self.node[n] for n in claim.nodes if n in self.node]
         core = -(-job.cpus // max(len(nodes), 1))
+        asked_mb = job.memory_mb_of(max(len(nodes), 1))
         exclusive = self._allowed(job)[1]
         found = []
         for k in nodes:
-            memory_mb = self.nodes[k].memory_mb if job.memory_mb == WHOLE else job.memory_mb
+            memory_mb = self.nodes[k].memory_mb if asked_mb == WHOLE else asked_mb
             cpus = self.nodes[k].cpus if exclusive else core
             found.append((k, self.own(cpus, job.gpus, memory_mb)))
         return found

@@ -5,12 +5,12 @@ The second kind is described at `cpdispatch.adapters.slurm.picture`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from cpdispatch.adapters.slurm.cluster import WHOLE, Cluster, Job
+from cpdispatch.adapters.slurm.cluster import NO_LIMIT, WHOLE, Cluster, Job
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import CpdispatchError
 
@@ -34,6 +34,7 @@ class Nodes:
     """The nodes with CPUs, and what each has of the types ``kinds``."""
 
     def __init__(self, cluster: Cluster, memory: bool) -> None:
+        self.cluster = cluster
         self.memory = memory
         self.nodes = [node for node in cluster.nodes if node.cpus]
         if not self.nodes:
@@ -52,7 +53,10 @@ class Nodes:
 class More:
     """Resource types beside those of the nodes: which there are, and who asks for how many."""
 
-    def __init__(self, have: Nodes, asked: Sequence[Ask]) -> None:
+    def __init__(
+        self, have: Nodes, asked: Sequence[Ask], held: Iterable[tuple[Job, int, Sequence[int]]]
+    ) -> None:
+        """``held``: jobs, and how many CPUs each holds of each of these nodes."""
         self._nodes = len(have.nodes)
         self._sets: dict[bytes, int] = {}
         names: list[str] = []
@@ -64,6 +68,11 @@ class More:
                 self._sets[key] = len(self._sets)
                 names.append(f"core@set{len(self._sets)}")
                 columns.append(np.where(ask.nodes, core, 0))
+        self._cluster = have.cluster
+        capped = {ask.job.partition for ask in asked if self._cpus_most(ask.job) != NO_LIMIT}
+        self._capped = sorted(capped)
+        columns += self._of_capped(core, held)
+        names += [f"core@partition{k + 1}" for k in range(len(capped))]
         self.core_most = self.memory_most = 0
         if any(ask.exclusive for ask in asked):
             self.core_most = int(core.max())
@@ -89,6 +98,24 @@ class More:
         self.capacity: IntArray = np.stack(columns, axis=1) if columns else empty
         self._has_memory = have.memory
 
+    def _cpus_most(self, job: Job) -> int:
+        return self._cluster.cpus_most_of(job)
+
+    def _of_capped(
+        self, core: IntArray, held: Iterable[tuple[Job, int, Sequence[int]]]
+    ) -> list[IntArray]:
+        """What nodes have for each partition whose jobs may take only so many CPUs of a node.
+
+        It is no less than its jobs hold already: the partition may have had no limit before.
+        """
+        used = {name: np.zeros(self._nodes, dtype=np.int64) for name in self._capped}
+        for job, cpus, nodes in held:
+            if job.partition in used:
+                used[job.partition][nodes] += cpus
+        parts = self._cluster.partitions
+        return [np.maximum(np.minimum(core, parts[name].cpus_most), used[name])
+                for name in self._capped]  # fmt: skip
+
     @staticmethod
     def _large(have: Nodes, ask: Ask, largest: IntArray) -> bool:
         if ask.exclusive or (have.memory and ask.memory_mb == WHOLE):
@@ -108,14 +135,16 @@ class More:
             apart[self._apart[position]] = 1
         return [
             *sets,
+            *(ask.core * (ask.job.partition == name) for name in self._capped),
             *([self.core_most if ask.exclusive else ask.core] if self.core_most else []),
             *([self.memory_most if whole else ask.memory_mb] if self.memory_most else []),
             *apart,
         ]
 
-    def held(self, own: Sequence[int]) -> list[int]:
-        """What one that holds so much of a node's own types holds of these."""
+    def held(self, own: Sequence[int], job: Job | None) -> list[int]:
+        """What a job that holds so much of a node's own types holds of these."""
         memory = [own[-1]] if self.memory_most else []
         # A node that anybody holds a part of is not whole.
         core = [max(own[0], 1)] if self.core_most else []
-        return [*[0] * len(self._sets), *core, *memory, *[0] * self._aparts]
+        capped = [own[0] * (job is not None and job.partition == name) for name in self._capped]
+        return [*[0] * len(self._sets), *capped, *core, *memory, *[0] * self._aparts]

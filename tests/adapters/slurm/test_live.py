@@ -311,6 +311,7 @@ def test_stopping_hands_everything_back(capsys: pytest.CaptureFixture[str]) -> N
         until(lambda: bool(made.decided()), "nothing was released")
         if os.getuid() == 0:
             users_may_not_release(made)
+        commented_job_stays_the_drivers(made)
         with pytest.raises(AssertionError):
             made.stop(made.drive())  # a second one
         assert cli.run(made.command("--stop")) == 0
@@ -353,8 +354,21 @@ def users_may_not_release(made: Site) -> None:
     )  # fmt: skip
     job = said.stdout.strip()
     assert subprocess.run(["scontrol", "release", job], **given, **as_user).returncode
+    nicer = ["scontrol", "update", f"jobid={job}", "nice=10"]
+    assert subprocess.run(nicer, **given, **as_user).returncode
     row = next(row for row in made.client.jobs() if str(row["job_id"]) == job)
     assert row["priority"] == 0
+
+
+def commented_job_stays_the_drivers(made: Site) -> None:
+    """What an administrator writes comes after the mark, and is replaced by the next comment."""
+    job = made.slurm.submit("--mem=100", "--nodelist=n05", "--begin=now+1hour")
+    for text in ("ticket 7", "see ticket 8"):
+        made.slurm.run("scontrol", "update", f"jobid={job}", f"admincomment={text}")
+        row = next(row for row in made.client.jobs() if row["job_id"] == job)
+        assert row["admin_comment"] == f"cpdispatch n05 {text}"
+        assert (job_of(row).marked, job_of(row).wished, row["priority"]) == (True, "n05", 0)
+    made.slurm.run("scancel", str(job))
 
 
 def test_a_test_run_ends_with_the_job_queued_again_and_a_second_start() -> None:

@@ -176,6 +176,52 @@ def test_a_job_is_spread_over_as_many_nodes_as_those_need_that_it_may_use(
     assert "15" not in done.left
 
 
+def test_memory_for_each_cpu_is_spread_with_the_cpus(slurm: Recorded, tmp_path: Path) -> None:
+    most_mb = max(node["real_memory"] for node in slurm.data["nodes"])
+    # 20 CPUs: more than a node has, and more memory than one has.
+    slurm.row(15).update(memory_per_cpu=most_mb // 12, memory_per_node=None)
+    made = driver(slurm, tmp_path)
+    assert len(made.cycle().released["15"]) == 2
+    claims = made.cycle()  # what was promised is held as it was asked for
+    assert "15" not in claims.left
+
+
+def test_a_partition_that_is_drained_still_starts_what_is_queued(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    before = driver(Recorded(slurm.data), tmp_path / "before").cycle().released
+    slurm.data["partitions"][0]["state"] = "DRAIN"
+    assert driver(slurm, tmp_path / "after").cycle().released == before
+    slurm = Recorded.load()
+    slurm.data["partitions"][0]["state"] = "DOWN"
+    assert not driver(slurm, tmp_path / "down").cycle().released.keys() & {"5", "15"}
+
+
+def test_the_jobs_of_a_partition_take_no_more_of_a_nodes_cpus_than_it_allows(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    small = slurm.data["partitions"][1]
+    slurm.data["partitions"].append(small | {"name": "cap", "maximum_cpus_per_node": 8})
+    slurm.data["jobs"] = [row for row in slurm.data["jobs"] if row["job_state"] == "RUNNING"]
+    row = Recorded.load().row(5) | {
+        "partition": "cap", "priority": 0, "admin_comment": "cpdispatch", "features": "",
+        "tres_per_node": "", "memory_per_node": 100, "tres_req_str": "cpu=5,mem=100M,node=1",
+    }  # fmt: skip
+    slurm.data["jobs"] += [row | {"job_id": 300 + k} for k in range(6)]
+    made = driver(slurm, tmp_path)
+    first = made.cycle().released
+    nodes = [node for names in first.values() for node in names]
+    assert len(nodes) == len(set(nodes)) >= 2  # 5 and 5 of the 16 CPUs are too many
+    assert not made.cycle().released  # what was promised counts
+    slurm.step()
+    assert not made.cycle().released  # and what runs
+    slurm.data["jobs"].append(
+        row | {"job_id": 400, "tres_req_str": "cpu=9,mem=9M,node=1", "required_nodes": "n01"}
+    )
+    slurm.data["partitions"][-1]["maximum_cpus_per_node"] = 4  # there was a higher limit before
+    assert "400" not in made.cycle().released
+
+
 @pytest.mark.parametrize("waits", [True, False], ids=["in the picture", "in no picture"])
 def test_a_chain_of_jobs_is_asked_about_where_its_first_one_is(
     slurm: Recorded, waits: bool
@@ -1397,6 +1443,14 @@ def of_recording(what: str) -> bytes:
 def test_an_answer_that_is_none_is_an_error(tmp_path: Path, reply: bytes | None, said: str) -> None:
     with served(tmp_path / "s", lambda what: reply), pytest.raises(SlurmError, match=said):
         Client(tmp_path / "s", 0.3).jobs()
+
+
+def test_names_in_another_encoding_are_read(tmp_path: Path) -> None:
+    reply = http(b'{"jobs": [{"job_id": 7, "name": "caf\xe9"}]}')
+    with served(tmp_path / "s", lambda what: reply):
+        assert Client(tmp_path / "s").jobs() == [
+            {"job_id": 7, "name": "caf\N{REPLACEMENT CHARACTER}"}
+        ]
 
 
 def test_a_daemon_that_is_not_there_is_an_error(tmp_path: Path) -> None:

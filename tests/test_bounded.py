@@ -23,6 +23,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
+from cpdispatch.workloads import from_table, prepare
 from tests.effort import examples
 from tests.oracles.plain_shadow import PlainShadow
 from tests.simulator.cases import on_nodes, starting, two_nodes
@@ -291,6 +292,28 @@ def test_a_job_that_waits_for_another_waits_for_nodes_from_its_end_on(trigger: s
     )  # fmt: skip
     run = simulate(*case, "easy:wait=0.8", dependencies=True, trigger=trigger)
     assert max(easy_waits(run)) == 98  # of job 3, while job 2 has waited for nothing else
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_a_killed_job_goes_on_waiting_until_it_is_back_in_the_queue(trigger: str) -> None:
+    """Its nodes are clear in the second in which another job ends, which is an event before."""
+    columns = {
+        "id": [1, 2, 3, 4], "submit": [0, 0, 0, 6], "requested": [20, 20, 30, 10],
+        "runtime": [10, 10, 15, 5], "units": [1, 2, 1, 2], "core": 1,
+    }  # fmt: skip
+    case = prepare(from_table(columns), "2", restartable="all")
+    run = simulate(*case, "easy:wait=1.0,test=5,tests=backfill", trigger=trigger, restart_cost_s=5)
+    assert run.verify() == []
+    assert max(easy_waits(run)) == 34
+
+
+def test_a_job_whose_predecessor_ends_in_a_later_event_of_the_second_has_not_waited() -> None:
+    case = on_nodes(
+        two_nodes(), submit=[0, 0, 0], runtime=[100, 100, 50], units=4, preceding=[-1, -1, 2],
+    )  # fmt: skip
+    run = simulate(*case, "easy:wait=0.8", dependencies=True, trigger="event")
+    assert run.verify() == []
+    assert max(easy_waits(run)) == 0
 
 
 class _FromLater:

@@ -60,6 +60,18 @@ class Precedence:
         low, high = np.searchsorted(self._sorted_before, (row, row + 1))
         return self._by_before[low:high]
 
+    def ending(self, instance: Instance, rows: IntArray, records: Records) -> IntArray:
+        """The rows of the queued jobs whose preceding job ends in this second, but not yet.
+
+        That is an event of its own under the trigger ``event``. See `dependencies`.
+        """
+        before = self.before[rows]
+        left = (before >= 0) & (records.start_s[before] >= 0) & (records.end_s[before] < 0)
+        if left.any():
+            left &= ~np.isin(self._id[before], instance.running.jobs.id)
+        found: IntArray = rows[left]
+        return found
+
     def dependencies(
         self, instance: Instance, rows: IntArray, records: Records
     ) -> Dependencies | None:

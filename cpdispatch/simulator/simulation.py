@@ -838,6 +838,10 @@ class Simulation:
     def _with_dependencies(self, instance: Instance, precedence: Precedence) -> Instance:
         """The snapshot with what keeps its queued jobs back."""
         rows = self._state.queue_hidden[ROW, : self._state.queued]
+        ending = precedence.ending(instance, rows, self.records)
+        if len(ending):
+            self._came_s[ending] = np.maximum(self._came_s[ending], self.now)
+            instance = replace(instance, came_s=self._state.came(self._came_s))
         found = precedence.dependencies(instance, rows, self.records)
         return instance if found is None else replace(instance, dependencies=found)
 

@@ -366,17 +366,17 @@ class State:
     ) -> Instance:
         """The instance of what a kernel has copied."""
         self.ran = flat.item(RUNNING_SEEN)
-        came = None
-        if came_s is not None:
-            came = np.empty((2, self.queued), dtype=np.int64)
-            came[0] = self.queue[_ID, : self.queued]
-            came[1] = came_s[self.queue_hidden[ROW, : self.queued]]
-            sealed(came)
+        came = None if came_s is None else self.came(came_s)
         return of_flat(
             flat, self.labels, flat.item(NOW), self.system, self.down, self.reservations, None,
             None, self.starvation, self._stopped(stopped) if stopped else None,
             self.restart_cost_s, data or {}, came,
         )  # fmt: skip
+
+    def came(self, came_s: IntArray) -> IntArray:
+        """Since when queued jobs wait for nodes, see `Instance.came_s`; given by row."""
+        rows = self.queue_hidden[ROW, : self.queued]
+        return sealed(np.stack((self.queue[_ID, : self.queued], came_s[rows])))
 
     def _stopped(self, held: Mapping[int, Held]) -> Stopped:
         rows = self.queue_hidden[ROW, : self.queued]

@@ -23,6 +23,7 @@ from cpdispatch.jobs import Column, JobTable
 from cpdispatch.simulator import simulate
 from cpdispatch.solution import explain
 from cpdispatch.system import NodeGroup, Partition, System
+from cpdispatch.workloads import from_table, prepare
 from tests.effort import examples
 from tests.simulator.cases import workload
 from tests.strategies import instance_files, read
@@ -240,3 +241,16 @@ def test_a_compiled_replay_starts_the_higher_tier_first() -> None:
     high = replace(log, table=JobTable(columns))
     starts = [simulate(each, System.pool(4), "easy").jobs["start"].tolist() for each in (log, high)]
     assert starts == [[0, 5, 10], [0, 10, 5]]
+
+
+def test_what_stands_for_a_partition_is_no_demand() -> None:
+    nodes = tuple(NodeGroup(name, 2, (2,)) for name in ("thin", "fat"))
+    parts = (Partition("p", (0, 1)), Partition("whole", (0, 1, 2, 3)))
+    system = System("parts", ("core",), nodes, partitions=parts)
+    columns = {
+        "id": [1, 2, 3], "submit": [0, 1, 1], "runtime": [10, 100, 100], "units": [8, 3, 6],
+        "core": 1, "partition": ["whole", "p", "whole"],
+    }  # fmt: skip
+    run = simulate(*prepare(from_table(columns), system), "prb")
+    assert run.verify() == []
+    assert run.jobs["start"].tolist() == [0, 10, 110]  # 3 of 8 cores before 6

@@ -33,14 +33,15 @@ def highest_first(instance: Instance, priority: FloatArray) -> IntArray:
     """Queue positions by tier, then by a priority, highest first; shape (jobs,).
 
     Ties go to the smaller demand times duration, then to the earlier submission. Demand is the sum
-    over the resource types of units * request / total capacity.
+    over the system's own resource types of units * request / total capacity.
 
     Parameters
     ----------
     priority : float array, shape (jobs,)
     """
-    queue, total = instance.queue, np.maximum(instance.system.total, 1)
-    demand = (queue.units[:, None] * np.maximum(queue.request, 0) / total).sum(axis=1)
+    queue, total = instance.queue, instance.system.counted.sum(axis=0)
+    own = (total > 0).nonzero()[0]
+    demand = (queue.units[:, None] * queue.request[:, own] / total[own]).sum(axis=1)
     return np.lexsort((demand * queue.expected_s, -priority, -queue.tier))
 
 

@@ -41,6 +41,7 @@ def attribute(module: str, name: str, what: str) -> Any:
         # Anything may be wrong in a file of the user's.
         kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
         meant, _, last = module.rpartition(".")
+        last = name if last == "py" else last  # the name of the file
         hint = f"; is {meant}:{last} meant?" if meant and not kind else ""
         raise UsageError(f"{what}: {module} cannot be imported: {kind}{error}{hint}") from error
     finally:

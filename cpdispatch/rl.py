@@ -172,6 +172,7 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         self._simulation: Simulation | None = None
         self._instance: Instance | None = None
         self._chosen: list[int] = []
+        self._paid = 0.0
         if metric not in METRICS:
             raise unknown("metric", metric, METRICS)
 
@@ -196,6 +197,7 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         elif not isinstance(first, int | np.integer) or not 0 <= first <= last:
             raise UsageError(f"first {first!r}: a whole number from 0 to {last} is needed")
         episode = self._workload.take(np.arange(first, first + self._jobs))
+        self._paid = 0.0
         self._request = episode.table.request
         self._row_of = np.argsort(episode.table.id, kind="stable")
         self._ids = episode.table.id[self._row_of]
@@ -224,6 +226,7 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
             decision = self._decided(instance)
             simulation.apply(decision)
             reward = self._earned(instance, decision)
+            self._paid += reward
             self._go_on(simulation)
         over = self._instance is None
         observed, info = self._observed()
@@ -231,9 +234,10 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
             found = figures.summary(self._schedule(), np.empty(0))
             found["decisions"] = len(simulation.records.decisions()[0]["time"])
             info["metrics"] = found
-            if self._metric not in _WHEN_STARTED:
-                value = float(found[self._metric])
-                reward = value if self._metric in MORE_IS_BETTER else -value
+            value = float(found[self._metric])
+            # A job that started more than once was paid for each time: the rewards add up again.
+            if not np.isnan(value):
+                reward += (value if self._metric in MORE_IS_BETTER else -value) - self._paid
         return observed, reward, over, False, info
 
     def render(self) -> str | None:

@@ -221,6 +221,7 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("tests.test_dispatch:Numbered", r"its name is a text that is not empty \(found 3\)"),
         ("tests.test_dispatch:Nameless", "it has no name, and cannot be given one"),
         ("tests.test_dispatch.Own", "cannot be imported.*is tests.test_dispatch:Own meant?"),
+        ("nowhere.py:Own", "cannot be imported.*is nowhere:Own meant?"),
         ("hcp:limit=0", "a positive number"),
         ("hcp:m=0", "1 or more"),
         ("hcp:objective=beauty", "one of ewt_excess"),

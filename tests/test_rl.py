@@ -17,7 +17,7 @@ import cpdispatch as cpd
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Workload
 from cpdispatch.predict.last import Last2
-from cpdispatch.system import Limit, NodeGroup, System
+from cpdispatch.system import Limit, Maintenance, NodeGroup, System
 from tests.effort import examples
 from tests.strategies import systems, workloads
 
@@ -122,6 +122,16 @@ def test_a_job_that_a_limit_forbids_for_ever_is_left_out() -> None:
     total, info = played(env, lambda info: 0)
     assert info["metrics"]["jobs_never_started"] == 0
     assert total == -info["metrics"]["wait_s_mean"] == -30
+
+
+def test_a_job_that_starts_twice_is_paid_for_once() -> None:
+    closed = Maintenance(100, 50)
+    node = replace(System.pool(1), maintenance=(closed,))
+    columns = {"id": [1, 2, 3], "submit": [0, 1, 500], "runtime": [20, 150, 20], "units": 1}
+    log = cpd.from_table(columns | {"core": 1, "requested": [20, 60, 20]})
+    env = rl.Dispatch(log, node, jobs=0, metric="wait_s_mean")
+    total, info = played(env, lambda info: 0)
+    assert total == pytest.approx(-info["metrics"]["wait_s_mean"])
 
 
 @pytest.mark.parametrize("metric", ["bounded_slowdown_p95", "makespan_s", "utilisation"])

@@ -119,7 +119,7 @@ def regress(
     with status(STARTING):
         from cpdispatch.learn.regress import Regression
         from cpdispatch.learn.regress import regress as fit_scores
-        from cpdispatch.learn.weeks import TEST, TRAIN, consecutive, halves
+        from cpdispatch.learn.weeks import TEST, TRAIN, consecutive, halves, with_jobs
         from cpdispatch.parameters import whole
 
     regression = Regression(pairs, orders, running, queued, published_shuffle, seed)
@@ -129,7 +129,7 @@ def regress(
         compared = [lublin_jobs(machine, LUBLIN_TEST_JOBS, seed + 1 + k) for k in range(tests)]
     else:
         parts = halves(workload)
-        workload, compared = parts[TRAIN], consecutive(parts[TEST])[:tests]
+        workload, compared = parts[TRAIN], with_jobs(consecutive(parts[TEST]), machine)[:tests]
     with work.place() as place:
         found = fit_scores(workload, machine, compared, regression, place)
     return work.save_and_print(found, [_fits_table(found), _comparison_table(found)], json)

@@ -157,7 +157,7 @@ class Experiment:
         rules : mapping
             Further arguments of `cpdispatch.simulator.simulate`.
         """
-        from cpdispatch import dispatch, energy, predict
+        from cpdispatch import dispatch, energy, own, predict
         from cpdispatch.data import made as additional
         from cpdispatch.simulator.checks import (
             check_gated,
@@ -171,7 +171,7 @@ class Experiment:
         check_apart("dispatchers", self.dispatchers, SAME_DISPATCHER)
         logs = [] if self.of_seed else [workload.name for workload, _ in self.logs]
         check_apart("logs", logs, SAME_LOG)
-        kept, called = {}, {}
+        kept, called, kills = {}, {}, bool(rules.get("idempotent"))
         for dispatcher in self.dispatchers:
             made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=dispatch.not_at_all)
             called[dispatcher] = made.name
@@ -184,11 +184,24 @@ class Experiment:
             if rules.get("correction") == "refresh":
                 predict.refreshing(known)
             check_tests(made, events, power_cap, switch_off_s)
-            if getattr(made, "test_s", 0):
+            if dispatch.test_s(made):
                 self._check_restartable(dispatcher)
+            kills |= dispatch.test_s(made) > 0 or not own.is_ours(made)
         check_told_apart("dispatchers", called)
         if rules.get("starvation"):
             _check_starvation(kept)
+        if rules.get("restart_cost_s") and not kills:
+            raise UsageError(
+                f"restarts have a cost, and {', '.join(kept)} kills no job: leave --restart-cost "
+                "out, or let a dispatcher make test runs, for example easy:test=10min"
+            )
+        if rules.get("dependencies") and not any(
+            (log.preceding >= 0).any() for log, _ in self.logs
+        ):
+            raise UsageError(
+                f"no job of {', '.join(log.name for log, _ in self.logs)} comes after another one: "
+                "leave --dependencies out"
+            )
         additional(rules.get("data", ()))
         for workload, system in self.logs:
             if events is not None:

@@ -372,6 +372,9 @@ def test_the_notes_say_once_what_was_dropped_and_what_never_started() -> None:
     lines = compare.notes(rows)
     assert lines[:2] == ["KTH: dropped: size unknown: 3", "KTH: repaired: id: 1"]
     assert lines[2].startswith("KTH, b: 7 jobs never started: they ask")
+    rows[1]["jobs_never_started"] = 36.42857
+    assert compare.notes(rows)[2].startswith("KTH, b: 36.4 jobs never started")  # of several draws
+    rows[1]["jobs_never_started"] = 7
     rows[1]["repaired"] = {"never runs: draws more than the power cap leaves": 6}
     assert compare.notes(rows)[-1].startswith("KTH, b: 1 job never started: it asks")
     rows[1]["events"] = "some"

@@ -661,6 +661,9 @@ def test_the_command_says_what_is_missing(
     assert "jobs tested" in said(*tests, "--restartable", "0.5", "--seed", "3")
     assert "--restart-cost 30s: no job may be restarted" in said("--restart-cost", "30s")
     assert "whole seconds are needed" in said("--restart-cost", "2.5s", "--restartable", "all")
+    costly = ("--restartable", "all", "--restart-cost", "3s")
+    assert "restarts have a cost, and easy kills no job" in said("-d", "easy", *costly)
+    assert "no job of log comes after another one" in said("-d", "easy", "--dependencies")
     out = str(tmp_path / "run")
     said("-d", "easy:test=9", "--restartable", "all", "--restart-cost", "3s", "--out", out)
     assert cli.run(["verify", "--run", out]) == 0

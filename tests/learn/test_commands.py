@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("cma")
@@ -12,9 +14,10 @@ pytest.importorskip("matplotlib")
 
 from cpdispatch.cli import run
 from cpdispatch.cli.output import BAD_INPUT, DONE
+from cpdispatch.jobs import Column
 from cpdispatch.learn import tune
 from cpdispatch.workloads import swf
-from tests.learn.cases import bursts
+from tests.learn.cases import WEEK_S, bursts
 
 TUNE = ("tune", "LOG", "--weeks", "2", "--policies", "fcfs,spf", "--thresholds", "none,2h")
 MIXED = ("learn", "mixed", "LOG", "--evaluations", "14")
@@ -100,6 +103,15 @@ def test_a_week_that_fails_is_told_with_where_the_others_are_kept(
     assert f"what was done is saved in {out}: the same command goes on from there" in err
     assert call(log, TUNE, "--out", str(out)) == DONE
     assert len(calls) == 5
+
+
+def test_a_week_without_a_job_that_fits_is_not_compared(tmp_path: Path) -> None:
+    weeks = bursts(6, 4)
+    week = (weeks.table.submit_s - weeks.table.submit_s[0]) // WEEK_S
+    units = np.where(week == 3, 64, weeks.table.units)
+    path = tmp_path / "weeks.swf"
+    swf.write(replace(weeks, table=weeks.table.having(Column.UNITS, units)), path)
+    assert call(path, (*REGRESS[:-1], "3")) == DONE
 
 
 def test_lublin_is_a_trace(capsys: pytest.CaptureFixture[str]) -> None:

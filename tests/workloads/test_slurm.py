@@ -626,6 +626,17 @@ def test_a_part_of_no_length_before_a_job_was_resized_is_no_record_twice(
         assert found.workload.runtime_s.tolist() == [3600]
 
 
+def test_a_job_that_ran_in_an_earlier_dump_and_was_resized_in_a_later_one_stands_twice(
+    read: Callable[..., Any],
+) -> None:
+    at = "2026-11-20T{}:00:00".format
+    ran = record(State="RUNNING", Start=at("09"), End="Unknown", ElapsedRaw=60)
+    part = record(State="RESIZING", Start=at("09"), End=at("10"), ElapsedRaw=3600)
+    rest = record(Start=at("10"), End=at("11"), ElapsedRaw=3600)
+    for rows in ((ran, part, rest), (part, rest, ran)):
+        assert read(*rows).left_out == {replayable.RESIZED: 1, replayable.TWICE: 1}
+
+
 def test_without_nodes_the_system_is_the_largest_use_at_one_time(read: Callable[..., Any]) -> None:
     at = "2026-11-20T{}:00:00".format
     found = read(

@@ -158,7 +158,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
             )
             why = f"{ask} for more than the system has, or the dispatcher left {them} out"
             why += ", or too few nodes were in service" * bool(run.get("events"))
-            lines[f"{who}: {never:,} {jobs} never started: {why}"] = None
+            # Of several draws it is the mean.
+            lines[f"{who}: {round(never, 1):,} {jobs} never started: {why}"] = None
     return list(lines)
 
 

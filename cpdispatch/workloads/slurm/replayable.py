@@ -305,7 +305,7 @@ def _last_attempts(records: Sequence[Record], left_out: Counter[str]) -> Iterato
         begun = {record.submit_s for record in same if record.start_s >= 0}
         for record in same:
             # A part of no length before the job was resized begins with the rest of it.
-            rest = record.state != "RESIZING" or record.end_s < 0
+            rest = record.state != "RESIZING" or record.end_s != record.start_s
             key = (record.submit_s, record.start_s, rest)
             other = by_begin.get(key)
             if other is None:
@@ -337,7 +337,8 @@ def _last_attempts(records: Sequence[Record], left_out: Counter[str]) -> Iterato
 
 def _known(record: Record) -> tuple[bool, bool, bool]:
     """How much a record knows of what became of its job: more is greater."""
-    return record.ended, record.state in ENDED, record.state not in _WAITING
+    over = record.state in ENDED or (record.state == "RESIZING" and record.end_s >= 0)
+    return record.ended, over, record.state not in _WAITING
 
 
 def used(columns: Columns, system: System | None, shared: Collection[str] = ()) -> list[str]:

@@ -107,8 +107,8 @@ MEMORY_COLUMNS = {"mem_kb": 1, "mem_mb": 1024, "mem_gb": 1024 * 1024}
 
 # Names such as 007 and 7 differ.
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,14}", re.ASCII)
-# What pandas writes of a column of integers with an empty cell is 3.0.
-_WHOLE = re.compile(rf"({_INTEGER.pattern})(\.0)?", re.ASCII)
+# What pandas writes of a column of integers with an empty cell, or with -1 for one.
+_FLOAT = re.compile(rf"({_INTEGER.pattern})\.0", re.ASCII)
 # Only these may be rounded: half a core is a mistake, half a second is not.
 _SECONDS = ("submit", "runtime", "requested", "think", BEGIN)
 _CHUNK = 1 << 16
@@ -527,7 +527,9 @@ class _Reader:
             return self.numbers(name)
         of, texts = self.texts(name)
         names = sorted({*texts} - {""})
-        if all(map(_WHOLE.fullmatch, names)):
+        unknown = bool((of < 0).any()) or "-1.0" in names
+        kinds = [_INTEGER, _FLOAT] if unknown else [_INTEGER]
+        if any(all(map(kind.fullmatch, names)) for kind in kinds):
             number = {text: max(int(text.removesuffix(".0")), UNKNOWN) for text in names}
         else:
             self.labels[name] = tuple(names)

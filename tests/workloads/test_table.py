@@ -114,6 +114,10 @@ def test_numbers_that_pandas_wrote_with_a_fraction_of_none_are_numbers(
     assert numbers.table.labels == {}
     names = table.read(log(HEADER + "1,0,5,5,1,1,0,3.0\n2,0,5,5,1,1,0,3.1\n"))
     assert names.table.labels == {"user": ("3.0", "3.1")}
+    # Where no cell is empty these are names, as of a partition; so they are beside others.
+    for users in (("1.0", "2.0"), ("2", "2.0")):
+        rows = [f"{k},0,5,5,1,1,0,{user}\n" for k, user in enumerate(users)]
+        assert table.read(log(HEADER + "".join(rows))).table.labels == {"user": users}
 
 
 @given(st.lists(st.from_regex(r"-?[0-9]{1,4}", fullmatch=True), min_size=1, max_size=6))

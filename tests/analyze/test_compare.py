@@ -4,6 +4,7 @@ import math
 from io import StringIO
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -232,6 +233,23 @@ def test_the_users_that_lose_most_are_the_tenth_whose_mean_wait_grows_most() -> 
         "(15 min instead of 5 min)."
     ]
     assert len(compare.legend(runs(*rows))) == 2
+
+
+def test_users_who_lose_by_chance_alone_are_within_noise() -> None:
+    noise, above = np.random.default_rng(1), 0
+    for _ in range(20):
+        usual_s = np.exp(noise.normal(6, 1, 60))
+
+        def draw(usual_s: Any = usual_s) -> dict[str, tuple[float, float, float]]:
+            waits_s = usual_s * np.exp(noise.normal(0, 0.3, 60))
+            return {f"u{k}": (20.0, wait_s, 0.0) for k, wait_s in enumerate(waits_s.tolist())}
+
+        apart = [(draw(), draw()) for _ in range(10)]
+        over_all = (draws.waits_of_users(list(of)) for of in zip(*apart, strict=True))
+        found = compare.losers(*over_all, apart)
+        assert found is not None
+        above += found["wait_s_mean_times_low"] > 1
+    assert above <= 3  # 12 of them where the users are those of the same draws
 
 
 def test_a_user_whose_jobs_hardly_start_under_one_of_two_runs_is_not_counted() -> None:

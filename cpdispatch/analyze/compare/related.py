@@ -176,15 +176,23 @@ def losers(
     dict or None
         ``counted``: n; ``losing``: how many lose most; ``wait_s_mean`` and ``wait_s_mean_first``:
         the means of w(u) and of v(u) over these, seconds; ``wait_s_mean_times``: their quotient,
-        left out if that is by 0, with its interval as in `related`; ``each``: of each of these,
-        who loses most first, ``user``, ``jobs``, ``wait_s_mean``, ``wait_s_max`` and what `related`
-        puts beside waits. None if n is 0.
+        left out if that is by 0, with an interval as in `related`: in each draw of the users that
+        lose most in the others, because those of the same draw lose by chance, too; ``each``: of
+        each of these, who loses most first, ``user``, ``jobs``, ``wait_s_mean``, ``wait_s_max`` and
+        what `related` puts beside waits. None if n is 0.
     """
     counted, worst = _worst(waits, waits_first)
     if not counted:
         return None
     now, before = (_mean_wait(worst, of) for of in (waits, waits_first))
-    each = [(_mean_wait(worst, of), _mean_wait(worst, of_first)) for of, of_first in apart]
+    each = []
+    for k, (of, of_first) in enumerate(apart):
+        others = [*apart[:k], *apart[k + 1 :]]
+        _, those = _worst(
+            draws.waits_of_users([one for one, _ in others]),
+            draws.waits_of_users([other for _, other in others]),
+        )
+        each.append((_mean_wait(those, of), _mean_wait(those, of_first)))
     return {
         "counted": counted,
         "losing": len(worst),

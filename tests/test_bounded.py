@@ -24,6 +24,7 @@ from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
 from cpdispatch.workloads import from_table, prepare
+from cpdispatch.workloads.generate import eurora_sample
 from tests.effort import examples
 from tests.oracles.plain_shadow import PlainShadow
 from tests.simulator.cases import on_nodes, starting, two_nodes
@@ -487,3 +488,23 @@ def test_names_and_predictors_are_those_of_the_dispatcher() -> None:
     assert dispatch.make("hcp:wait=0.5").name == "hcp:wait=0.5"
     assert dispatch.predictor_of(dispatch.make("best")) == "mixture"
     assert not isinstance(dispatch.make("hcp:wait=off"), Bounded)
+
+
+class _OnFewer:
+    """Asks another dispatcher, for a while as if some nodes were down."""
+
+    name = "on fewer"
+
+    def __init__(self, dispatcher: str, until_s: int) -> None:
+        self.other, self.until_s = dispatch.make(dispatcher), until_s
+
+    def dispatch(self, instance: Instance) -> Decision:
+        free, down = instance.free.copy(), np.arange(40 * (instance.now < self.until_s))
+        free[down] = 0
+        return self.other.dispatch(replace(instance, free=free, down=down))
+
+
+def test_a_dispatcher_of_ones_own_may_change_what_another_one_is_asked_about() -> None:
+    jobs, system = prepare(eurora_sample(200), "eurora")
+    fewer = _OnFewer("hcp:cp=off", int(jobs.table.submit_s[190]))
+    assert simulate(jobs, system, fewer).verify() == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cpdispatch import dispatch, verify
+from cpdispatch import dispatch, own, verify
 from cpdispatch.decision import Decision
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import DecisionError
@@ -18,7 +18,7 @@ def decided(dispatcher: Dispatcher, instance: Instance) -> Decision:
         When it is none, or infeasible.
     """
     decision = dispatch.answer_of(dispatcher, instance)
-    violations = verify.decision(instance, decision)
+    violations = verify.decision(instance, decision, stated=own.is_ours(dispatcher))
     if violations:
         raise DecisionError(
             f"{dispatcher.name} answered with an infeasible decision at time {instance.now}: "

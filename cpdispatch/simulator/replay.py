@@ -433,7 +433,7 @@ class _Replay:
 
         ``until``, on the clock of ``time.perf_counter``, is when the moment is over.
         """
-        simulation = self.simulation
+        simulation, ours = self.simulation, own.is_ours(self.dispatcher)
         if isinstance(simulation, CompiledSimulation):
             over = self._some_compiled(simulation)
             return over, not over and watch.stop()
@@ -444,7 +444,7 @@ class _Replay:
             if watch.seen is not None:
                 watch.seen(instance)
             answer = dispatch.answer_of(self.dispatcher, instance)
-            simulation.apply(answer, self.dispatcher.name)
+            simulation.apply(answer, self.dispatcher.name, stated=ours)
             if watch.stop():
                 return False, True
             if perf_counter() >= until:

@@ -358,13 +358,16 @@ class Simulation:
                 return self._asked
         return None
 
-    def apply(self, decision: Decision, dispatcher: str = "") -> None:
+    def apply(self, decision: Decision, dispatcher: str = "", *, stated: bool = False) -> None:
         """Take the answer to the last instance: (5) verify and apply it, (6) record it.
 
         Parameters
         ----------
         dispatcher : str
             Whom errors name as the one that answered; empty for the model of the certificate.
+        stated : bool
+            Whether the bound on waits that the decision states has to hold, see
+            `cpdispatch.verify.decision`.
 
         Raises
         ------
@@ -389,15 +392,17 @@ class Simulation:
         queued, running = self._state.queued, self._state.ran
         started = self._apply_plainly(instance, decision) if self._is_plain else None
         if started is None:
-            started = self._apply_checked(instance, decision, dispatcher)
+            started = self._apply_checked(instance, decision, dispatcher, stated)
         self._asked = None
         self.records.note(self.now, queued, running, started, ms, decision.certificate)
         if self._switching is not None:
             self._switch(self._switching)
 
-    def _apply_checked(self, instance: Instance, decision: Decision, dispatcher: str) -> int:
+    def _apply_checked(
+        self, instance: Instance, decision: Decision, dispatcher: str, stated: bool
+    ) -> int:
         """Take a decision that `verify` finds nothing wrong with; how many jobs it starts."""
-        violations = verify.decision(instance, decision)
+        violations = verify.decision(instance, decision, stated=stated)
         model = decision.certificate.model
         if violations:
             passed_on = f" made by {model}" if dispatcher not in ("", model) else ""

@@ -32,7 +32,7 @@ from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text
 _FIRST, _LAST = int(min(Reason)), int(max(Reason))
 
 
-def decision(instance: Instance, decision: Decision) -> list[Violation]:
+def decision(instance: Instance, decision: Decision, *, stated: bool = True) -> list[Violation]:
     """What is wrong with a dispatcher's answer.
 
     The jobs that start now must fit into the free capacity, all together, on nodes in service, and
@@ -43,9 +43,15 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     has an objective: the reservations of a queue rule are forecasts. Only jobs that may be
     restarted start with a bound. Where killing a stopped job takes time, its nodes are busy. If all
     that holds, no reason may say the contrary of whether its job starts.
+
+    The bound is that of the instance, or the one that the decision states itself. Without
+    ``stated`` the latter is not looked at: a dispatcher that changes the instance, asks another
+    one, and passes its answer on states what holds of the changed instance.
     """
     if wrong := _misshapen(len(instance.queue), decision):
         return [Violation(Kind.SHAPE, wrong)]
+    if not stated and decision.certificate.starvation is not None:
+        decision = replace(decision, certificate=replace(decision.certificate, starvation=None))
     return _infeasible(instance, decision) or _contradicted(instance, decision)
 
 

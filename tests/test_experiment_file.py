@@ -426,6 +426,7 @@ def test_pictures_and_pages_of_another_set_of_logs_are_removed(path: Path) -> No
         (one, {"report.html"}, {"."}),
     ):
         path.write_text(form)
+        assert ran(path) == 0  # which leaves pages and pictures as they are
         assert ran(path, "--plot", "--page") == 0
         out = path.parent / "out"
         assert {file.read_text() for file in mine} == {"mine"}

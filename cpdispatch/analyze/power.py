@@ -250,7 +250,7 @@ def read(
     InputError
         When the file cannot be read, a column is missing, or a cell is wrong (named by its line).
     """
-    frame, file = _table(Path(path)), Path(path)
+    frame, file = _table(Path(path), job), Path(path)
     for name in (job, time, watts):
         if name not in frame:
             raise InputError(
@@ -291,14 +291,18 @@ def read(
     return {str(name): prepared(moment[rows], power[rows], trim) for name, rows in samples.items()}
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _table(path: Path, job: str) -> pd.DataFrame:
+    """The table; in that of a CSV file the names of jobs are as they are written."""
     import pandas as pd
 
     if path.suffix == ".parquet":
         return read_parquet(path).to_pandas()
     content = read_text(path)
     try:
-        return pd.read_csv(io.BytesIO(content), low_memory=False, skipinitialspace=True)
+        return pd.read_csv(
+            io.BytesIO(content), low_memory=False, skipinitialspace=True,
+            converters={job: str.strip}, na_filter=False,
+        )  # fmt: skip
     except Exception as error:  # whatever pandas makes of a strange table
         raise not_a_table(error, path) from error
 

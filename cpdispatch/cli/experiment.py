@@ -46,7 +46,7 @@ def _forget_others(
 ) -> None:
     """Remove the pictures and pages that were of one log alone, or of another set of logs.
 
-    Those of a log among several are named after it: ``logs`` are those of the results before.
+    Those of a log among several are named after it: ``logs`` are those of all runs there.
     """
     names, folder = {path.name for path in drawn}, out / _PICTURES
     apart = [path for path in folder.glob("*/*.svg") if is_place(path.parent.name, logs)]
@@ -123,7 +123,7 @@ def experiment(
             file=sys.stderr,
         )
     elif summaries:
-        logs = files.logs_of(out)
+        logs = files.logs_of(out) if plot or page else set[tuple[str, str]]()
         written = files.save(summaries, out)
         first = first_of_each(folders, summaries) if plot or page else {}
         drawn, lacking = draw(out / _PICTURES, summaries, first) if plot else ([], [])

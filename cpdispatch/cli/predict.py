@@ -118,7 +118,7 @@ def predict(
         )  # fmt: skip
     if done:
         rows = list(done.values())
-        limits = _of_log(workload)
+        limits = _of_log(workload, kill_at_limit)
         compared = Compared(workload.name, machine.name, conditions, limits, left_out, rows)
         if work.out is not None:
             compared.save(work.out)
@@ -154,7 +154,7 @@ def _usable(
     return [*called], left_out
 
 
-def _of_log(workload: Workload) -> dict[str, int]:
+def _of_log(workload: Workload, kill_at_limit: bool) -> dict[str, int]:
     """What keeps predictors from being right, and of how many jobs."""
     from cpdispatch.jobs import UNKNOWN, Column
 
@@ -162,7 +162,7 @@ def _of_log(workload: Workload) -> dict[str, int]:
     found = {
         "jobs without a user, whose past is unknown": table.column(Column.USER) == UNKNOWN,
         "jobs that ran longer than they requested, which is the most that is predicted": (
-            workload.runtime_s > table.requested_s
+            (workload.runtime_s > table.requested_s) & (not kill_at_limit)
         ),
     }
     return {what: int(which.sum()) for what, which in found.items() if which.any()}

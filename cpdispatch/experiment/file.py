@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -31,6 +32,7 @@ from cpdispatch.experiment.runs import (
 )
 from cpdispatch.experiment.samples import LogForm
 from cpdispatch.files import csv_of, parse_toml, write_bytes
+from cpdispatch.simulator.run import ABOUT
 from cpdispatch.structure import converted
 from cpdispatch.workloads.shake import DRAWS_MAX
 
@@ -182,12 +184,13 @@ def save(summaries: Sequence[RunSummary], folder: Path) -> list[Path]:
 
 
 def logs_of(folder: Path) -> set[tuple[str, str]]:
-    """The names of the logs and systems of the results in a folder; none if it has none."""
-    try:
-        runs = msgspec.json.decode((folder / REPORT).read_bytes())["runs"]
-        return {(str(run["workload"]), str(run["system"])) for run in runs}
-    except (OSError, msgspec.DecodeError, LookupError, TypeError):
-        return set()
+    """The names of the logs and systems of the runs in a folder."""
+    found = set()
+    for path in folder.glob(f"**/{ABOUT}"):
+        with suppress(OSError, msgspec.DecodeError, LookupError, TypeError):
+            about = msgspec.json.decode(path.read_bytes())
+            found.add((str(about["workload"]), str(about["system"]["name"])))
+    return found
 
 
 def _figures(row: dict[str, Any]) -> dict[str, dict[str, float]]:

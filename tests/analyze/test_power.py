@@ -178,6 +178,15 @@ def test_the_command_on_csv_parquet_and_dates(
     assert "from the lowest to the highest minute of these jobs" in said(capsys, path)
 
 
+def test_names_of_jobs_are_as_they_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names, path = ["1.1", "1.10", "007", "7", "1e3", "NA", "null"], tmp_path / "a.csv"
+    rows = [f"{name},{60 * k},90" for k in range(20) for name in names]
+    path.write_text("\n".join(["job,time,watts", *rows]))
+    assert [*json.loads(said(capsys, path, "--range", 300, "--json"))["jobs"]] == names
+
+
 def test_a_picture_of_each_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     path, picture = tmp_path / "a.csv", tmp_path / "kinds.svg"

@@ -79,8 +79,9 @@ def recorded(
 ) -> Imported:
     """The jobs whose places are known, and the system, as an import.
 
-    A job that a driver released could start since the driver first found it ready: that Slurm
-    calls it eligible since its release, and its priority, are the driver's doing.
+    A job that a driver held could start since the driver first found it ready: that Slurm calls it
+    eligible since it was released, or handed back, is the driver's doing, and so is the priority of
+    one that it released.
 
     Raises
     ------
@@ -88,10 +89,12 @@ def recorded(
         When no job is left, or the cluster has no node.
     """
     for record in found.records:
+        known = log.entered.get(record.job_id, [])
+        ready_s = next(within(known, record.submit_s, record.start_s, lambda at_s: at_s), -1)
         if _release(log, record.job_id, record.submit_s, record.start_s) is not None:
-            known = log.entered.get(record.job_id, [])
-            ready = within(known, record.submit_s, record.start_s, lambda at_s: at_s)
-            record.eligible_s, record.priority = next(ready, -1), 0
+            record.eligible_s, record.priority = ready_s, 0
+        elif 0 <= ready_s < record.eligible_s:
+            record.eligible_s = ready_s
     imported = slurm.made(found, cluster, file, system_file)
     if imported.nodes is None:
         raise InputError(

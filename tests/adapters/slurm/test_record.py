@@ -280,6 +280,18 @@ def test_a_held_job_may_start_in_a_replay_when_the_driver_first_found_it_ready(
     assert run.about["seconds"] == pytest.approx(0.0075)
 
 
+def test_a_job_that_was_handed_back_may_start_when_the_driver_first_found_it_ready(
+    saved: Callable[..., Run],
+) -> None:
+    run = saved(
+        job(1, 0, 501, 510, Eligible=1_000_500),
+        job(2, 0, 501, 510, Eligible=1_000_200),
+        log=[cycle(100, entered=["1"]), cycle(300, entered=["2"]), cycle(400)],
+    )
+    assert run.jobs["begin"].tolist() == [1_000_100, 1_000_200]
+    assert run.jobs["priority"].tolist() == [9, 9]
+
+
 def test_what_became_of_test_runs_is_told(saved: Callable[..., Run]) -> None:
     run = saved(
         job(1, 0, 5, 10, State="REQUEUED"), job(1, 10, 140, 200), job(2, 0, 5, 90, "n2"),

@@ -259,6 +259,8 @@ class Gain:
         for job in (task for each in cluster.jobs for task in tasks_apart(each, TASKS_MOST)):
             present.add(job.key)
             entry = self._jobs.get(job.key)
+            if first and job.ended:  # Slurm shows it for a while
+                self._done[job.key] = job.end_s
             if entry is None and (
                 (job.ended and (first or not job.ran))
                 or (job.end_s and job.end_s <= self._done.get(job.key, 0))
@@ -309,7 +311,7 @@ class Gain:
             since_s,
             max(since_s, self.time_s + 1),
             *said,
-            fixed=not self.rules.covers(job) or bool(job.left) or (first and job.running),
+            fixed=not self.rules.covers(job) or bool(job.left) or (first and not job.pending),
             counted=job.submit_s >= self.begun_s,
         )
 

@@ -240,6 +240,22 @@ def test_held_jobs_enter_when_they_are_let_go_and_old_ones_are_not_counted(tmp_p
     assert FATES[str(second["job_id"])][0] >= second["submit_time"] + 20
 
 
+def test_jobs_that_had_ended_before_the_first_look_are_in_no_shadow(tmp_path: Path) -> None:
+    site = Site.of(6, 2)
+    site.coming[0].update(seconds=5, submit_time=site.now_s())
+    while not any(row["job_state"] == "COMPLETED" for row in site.data["jobs"]):
+        site.step()
+    made = gain(tmp_path)
+    for _ in range(3):
+        made.see(read(site))
+        assert "1000" not in made._jobs
+        site.step()
+    made.save()
+    made = gain(tmp_path)
+    made.see(read(site))
+    assert "1000" not in made._jobs
+
+
 def test_the_state_belongs_to_a_dispatcher_and_a_damaged_one_is_set_aside(tmp_path: Path) -> None:
     site = Site.of(7, 3)
     made = gain(tmp_path)

@@ -132,6 +132,7 @@ class _File(msgspec.Struct):
     totals: Totals
     jobs: dict[str, Entry]
     done: dict[str, int]
+    kept_back: dict[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -172,7 +173,8 @@ class Gain:
     _jobs: dict[str, Entry] = field(default_factory=dict, repr=False)
     _done: dict[str, int] = field(default_factory=dict, repr=False)
     """When each job that has left both ended under Slurm, as long as Slurm shows it."""
-    _kept_back: set[str] = field(default_factory=set, repr=False)
+    _kept_back: dict[str, str] = field(default_factory=dict, repr=False)
+    """Jobs that Slurm does not let go yet, and what each depends on: met dependencies, too."""
     """Jobs that Slurm would not have started at the last look."""
     _back_s: set[int] = field(default_factory=set, repr=False)
     """When nodes came back into service, as far as it was seen, and when reservations end."""
@@ -229,7 +231,7 @@ class Gain:
             kept.save(
                 self.folder / NAME,
                 _File(FORMAT, self.made_with, self.begun_s, self.time_s, self.totals, self._jobs,
-                      self._done),
+                      self._done, self._kept_back),
             )  # fmt: skip
             self._saved_s = self._looked_s
 
@@ -246,7 +248,7 @@ class Gain:
                 "or remove the file"
             )
         self.begun_s, self.time_s, self.totals = found.begun_s, found.time_s, found.totals
-        self._jobs, self._done = found.jobs, found.done
+        self._jobs, self._done, self._kept_back = found.jobs, found.done, found.kept_back
         return False
 
     # ------------------------------------------------------------------------ what Slurm does
@@ -254,7 +256,7 @@ class Gain:
     def _note(self, cluster: Cluster, first: bool) -> None:
         """Take note of what happened; at the ``first`` look what runs is nobody's decision here."""
         now_s = cluster.now_s
-        kept_back: set[str] = set()
+        kept_back: dict[str, str] = {}
         present: set[str] = set()
         for job in (task for each in cluster.jobs for task in tasks_apart(each, TASKS_MOST)):
             present.add(job.key)
@@ -267,7 +269,7 @@ class Gain:
             ):
                 continue
             if entry is None and job.pending and not _let_go(job, now_s):
-                kept_back.add(job.key)
+                kept_back[job.key] = self._depends_on(job)
                 continue
             if entry is None:
                 entry = self._jobs[job.key] = self._entry(cluster, job, first)
@@ -295,15 +297,20 @@ class Gain:
             self._back_s.add(now_s)
         self._usable, self._blocked = usable, blocked
 
+    def _depends_on(self, job: Job) -> str:
+        """What a job depends on; Slurm forgets each dependency that is met."""
+        parts = f"{self._kept_back.get(job.key, '')},{job.dependency}".split(",")
+        return ",".join({part.partition("(")[0]: part for part in parts if part}.values())
+
     def _entry(self, cluster: Cluster, job: Job, first: bool) -> Entry:
         """A job that is seen for the first time."""
         since_s = max(job.submit_s, min(job.eligible_s, cluster.now_s))
         if job.key in self._kept_back:
             since_s = max(since_s, self._looked_s)
-        parts = job.dependency.split(",")
+        dependency = self._depends_on(job)
         # Slurm has let it go: what it waited for has ended there, and must end in the shadow.
-        understood = all(AFTER.fullmatch(part) for part in parts)
-        after = re.sub(r"after(ok|notok)", "afterany", job.dependency) if understood else ""
+        understood = all(AFTER.fullmatch(part) for part in dependency.split(","))
+        after = re.sub(r"after(ok|notok)", "afterany", dependency) if understood else ""
         limit_s = cluster.limit_s_of(job.limit_s, job.partition)
         said = (limit_s, limit_s) if self.durations is None else self.durations(job, limit_s)
         return Entry(

@@ -240,6 +240,31 @@ def test_held_jobs_enter_when_they_are_let_go_and_old_ones_are_not_counted(tmp_p
     assert FATES[str(second["job_id"])][0] >= second["submit_time"] + 20
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_dependency_that_slurm_has_met_and_forgotten_holds_in_the_shadow(
+    tmp_path: Path, restarts: bool
+) -> None:
+    site = Site.of(6, 3)
+    for row in site.coming:
+        row.update(submit_time=site.now_s(), seconds=9)
+    waits = site.coming[2]
+    waits.update(state_reason="Dependency", eligible_time=0,
+                 dependency="afterok:1000(unfulfilled),afterany:1001(unfulfilled)")  # fmt: skip
+    made = gain(tmp_path)
+    made.see(read(site))
+    site.step()
+    made.see(read(site))
+    waits["dependency"] = "afterany:1001(unfulfilled)"  # 1000 has ended
+    made.see(read(site))
+    if restarts:
+        made.save()
+        made = gain(tmp_path)
+    waits.update(dependency="", state_reason="None", eligible_time=site.now_s())
+    made.see(read(site))
+    told = "afterany:1000(unfulfilled),afterany:1001(unfulfilled)"
+    assert made._jobs["1002"].job.dependency == told
+
+
 def test_jobs_that_had_ended_before_the_first_look_are_in_no_shadow(tmp_path: Path) -> None:
     site = Site.of(6, 2)
     site.coming[0].update(seconds=5, submit_time=site.now_s())

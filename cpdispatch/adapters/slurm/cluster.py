@@ -17,6 +17,8 @@ MARK = "cpdispatch"
 After a space come the nodes that the job was submitted with, if there are any, and after another
 one what an administrator has written since.
 """
+KEPT = f"{MARK}-kept"
+"""The word that it puts before the comment of a job which somebody else than the driver holds."""
 WHOLE = -1
 """The memory of a job that takes all that its nodes have."""
 NO_LIMIT = -1
@@ -92,6 +94,9 @@ class Job:
         0 while it is held.
     marked : bool
         Whether it was held by the project's job_submit.lua when it was submitted.
+    others_hold : bool
+        Whether it is marked, and the project's job_submit.lua has seen that somebody else than the
+        driver holds it.
     wished : str
         The nodes that it was submitted with, where it is marked.
     limit_s : int
@@ -167,6 +172,7 @@ class Job:
     restarts: int = 0
     remark: str = ""
     cpu_memory_mb: int = 0
+    others_hold: bool = False
 
     def memory_mb_of(self, nodes: int) -> int:
         """The memory on each node where it is spread evenly over so many; or `WHOLE`."""
@@ -413,6 +419,7 @@ def job_of(row: dict[str, Any]) -> Job:
         max(number_of(row.get("restart_cnt")) or 0, 0),
         text_of(row.get("state_description")),
         max(number_of(row.get("memory_per_cpu")) or 0, 0),
+        mark == MARK and text_of(row.get("comment")).partition(" ")[0] == KEPT,
     )
 
 

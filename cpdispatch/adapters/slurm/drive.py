@@ -161,6 +161,11 @@ def _names_in(text: str) -> list[str]:
         return []
 
 
+def _hold(nodes: str) -> dict[str, Any]:
+    """What holds a job: by the list of nodes job_submit.lua knows the driver's hold from others."""
+    return {"hold": True, "nodelist": nodes}
+
+
 class Driver:
     """Drives a cluster, cycle by cycle.
 
@@ -626,7 +631,7 @@ class Driver:
 
     def _by_others(self, job: Job, entry: Entry | None) -> bool:
         """Whether somebody else than the plugin, the submitter or the driver holds a job."""
-        if _NOT_LAUNCHED in (job.remark, job.reason.replace("_", " ")):
+        if job.others_hold or _NOT_LAUNCHED in (job.remark, job.reason.replace("_", " ")):
             return True
         if entry is None:  # held as it was submitted, or, without a journal, as a driver left it
             return not self._lost(job) and self._looks_foreign(job)
@@ -718,8 +723,7 @@ class Driver:
         apart = self._about_to_hold(jobs)
         for (job, entry), state, tasks in zip(jobs, before, apart, strict=True):
             try:
-                self._slurm.update(job.address, {"hold": True})
-                self._slurm.update(job.address, {"nodelist": entry.required})
+                self._slurm.update(job.address, _hold(entry.required))
             except RefusedError as error:
                 self._note(error)
                 # It has started, or ended, meanwhile: the next cycle sees what it is.
@@ -822,7 +826,7 @@ class Driver:
                 # Slurm finds a priority anew for a job that was held.
                 anew.append((job, entry or self._found(job, cluster.now_s)))
                 self._journal.jobs[job.key] = anew[-1][1]
-                wishes.append((job, [{"hold": True}, changes]))
+                wishes.append((job, [_hold(self._own_nodes(job, entry)), {"hold": False}]))
             else:
                 wishes.append((job, [changes]))
         self._about_to_hold(anew)

@@ -82,7 +82,7 @@ def _not_in_queue(cluster: Cluster, picture: Picture, rules: Rules, key: str) ->
         yield f"{who} is in the partition {job.partition}, which is not asked about."
     elif job.key in left:
         yield f"{who} would be left to Slurm: {left[job.key]}."
-    elif job.held and not rules.ours(job):
+    elif job.held and (job.others_hold or not rules.ours(job)):
         yield f"{who} is held by its user, or by an operator ({job.reason})."
     elif job.tasks_most and tasks_busy(cluster.jobs, job.array) >= job.tasks_most:
         yield (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cpdispatch.adapters.slurm.cluster import MARK
+from cpdispatch.adapters.slurm.cluster import KEPT, MARK
 from cpdispatch.errors import UsageError
 from cpdispatch.files import replacing
 
@@ -130,7 +130,8 @@ def plugin(folder: Path, user: int) -> str:
         raise UsageError(f"--state {folder}: a folder with a plain name is needed")
     text = Path(__file__).with_name("job_submit.lua").read_text()
     for name, value in (
-        ("@ALIVE@", path), ("@USER@", str(user)), ("@MARK@", MARK), ("@STALE@", str(STALE_S)),
+        ("@ALIVE@", path), ("@USER@", str(user)), ("@MARK@", MARK), ("@KEPT@", KEPT),
+        ("@STALE@", str(STALE_S)),
     ):  # fmt: skip
         text = text.replace(name, value)
     return text

@@ -3,6 +3,7 @@
 
 local ALIVE = "@ALIVE@"
 local MARK = "@MARK@"
+local KEPT = "@KEPT@"
 local STALE_S = @STALE@
 local DRIVER = @USER@
 
@@ -44,29 +45,48 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
    return slurm.SUCCESS
 end
 
+-- A comment without the word before it that tells of a hold by others, and whether that was there.
+local function without_word(comment)
+   local word, rest = string.match(comment or "", "^(%S*) ?(.*)$")
+   if word == KEPT then
+      return rest, true
+   end
+   return comment or "", false
+end
+
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-   local marked = string.match(job_rec.admin_comment or "", "^%S*") == MARK
+   if string.match(job_rec.admin_comment or "", "^%S*") ~= MARK then
+      return slurm.SUCCESS
+   end
    local said = job_desc.admin_comment
    -- An administrator who writes a comment replaces the mark: it stays before that.
-   if marked and said ~= nil and string.match(said, "^%S*") ~= MARK then
+   if said ~= nil and string.match(said, "^%S*") ~= MARK then
       local nodes = string.match(job_rec.admin_comment, "^%S* (%S*)") or ""
       job_desc.admin_comment = MARK .. " " .. nodes .. " " .. said
    end
-   local priority, nice = job_desc.priority, job_desc.nice
+   local priority, nice, held = job_desc.priority, job_desc.nice, job_rec.priority == 0
+   local ordered = priority ~= nil and priority ~= slurm.NO_VAL
    -- Slurm gives a held job a priority, and so releases it, when it is made more or less nice.
-   local nicer = nice ~= nil and nice ~= slurm.NO_VAL
-   local asked = nicer or (priority ~= nil and priority ~= slurm.NO_VAL)
-   if modify_uid == 0 or modify_uid == DRIVER or not asked then
-      return slurm.SUCCESS
+   local asked = ordered or (held and nice ~= nil and nice ~= slurm.NO_VAL)
+   local _, others = without_word(job_rec.comment)
+   if asked and held and not others and modify_uid ~= 0 and modify_uid ~= DRIVER then
+      local alive, _, kept = driving()
+      -- Slurm's numbers are floats to later releases of Lua: joined to a text they end in ".0".
+      if alive and not string.find(kept, string.format(" %d ", job_rec.job_id), 1, true) then
+         slurm.log_info("job %u: held and released by cpdispatch alone", job_rec.job_id)
+         return slurm.ERROR
+      end
    end
-   local alive, _, kept = driving()
-   -- Slurm's numbers are floats to later releases of Lua: joined to a text they end in ".0".
-   if not alive or string.find(kept, string.format(" %d ", job_rec.job_id), 1, true) then
-      return slurm.SUCCESS
+   if asked then
+      -- The driver says with each hold which nodes the job asks for; nobody else does.
+      local driver = modify_uid == DRIVER and job_desc.req_nodes ~= nil
+      others = ordered and priority == 0 and not driver
    end
-   if marked and job_rec.priority == 0 then
-      slurm.log_info("job %u: held and released by cpdispatch alone", job_rec.job_id)
-      return slurm.ERROR
+   -- It is told in the job's own comment: who may hold it may change that, too.
+   local now = job_desc.comment or job_rec.comment or ""
+   local comment = (others and KEPT .. " " or "") .. without_word(now)
+   if comment ~= now then
+      job_desc.comment = comment == "" and " " or comment -- an empty one changes nothing
    end
    return slurm.SUCCESS
 end

@@ -72,4 +72,5 @@ class Rules:
 
 def waits(job: Job, rules: Rules) -> bool:
     """Whether a job would be in the queue if the cluster were driven from now on."""
-    return rules.covers(job) and job.pending and (job.priority > 0 or rules.ours(job))
+    held = rules.ours(job) and not job.others_hold
+    return rules.covers(job) and job.pending and (job.priority > 0 or held)

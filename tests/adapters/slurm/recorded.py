@@ -15,7 +15,7 @@ from typing import Any
 
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client, RefusedError
-from cpdispatch.adapters.slurm.cluster import job_of
+from cpdispatch.adapters.slurm.cluster import KEPT, job_of
 from cpdispatch.workloads.slurm.values import nodes_in, task_ranges
 from tests.adapters.slurm.cluster import Cluster, until
 from tests.adapters.slurm.jobs import PARTITIONS, features
@@ -78,6 +78,9 @@ class Recorded:
                     raise RefusedError("Invalid node name specified", _BAD_NODES)
                 row["required_nodes"] = changes["nodelist"]
             if "hold" in changes:
+                # What job_submit.lua does: the driver's holds come with a list of nodes.
+                others = changes["hold"] and "nodelist" not in changes
+                row["comment"] = KEPT if others else ""
                 row["state_description"] = ""
                 row["priority"] = 0 if changes["hold"] else 4_000_000
                 row["state_reason"] = "JobHeldAdmin" if changes["hold"] else "None"

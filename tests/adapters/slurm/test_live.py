@@ -490,6 +490,55 @@ def test_what_others_hold_stays_held_until_they_release_it() -> None:
         assert [now(job)["priority"] for job in (waits, bad)] == [0, 0]
 
 
+def test_holds_by_others_outlive_drivers_and_what_they_know() -> None:
+    with site(nodes=4, gpus=0) as made:
+        driver = made.drive()
+        made.wait(made.alive, "the driver does not live")
+
+        def run(*command: str, user: str = "") -> None:
+            # As root, jobs can be those of somebody else, who may not change the mark.
+            as_user: dict[str, Any] = {}
+            if user and os.getuid() == 0:
+                entry = pwd.getpwnam(user)
+                as_user = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+            subprocess.run(command, check=True, env=made.slurm.environment, cwd="/tmp", **as_user)
+
+        def by_others(*jobs: str) -> list[bool]:
+            rows = {job_of(row).key: job_of(row) for row in made.client.jobs()}
+            assert all(rows[job].held for job in jobs if rows[job].others_hold)
+            return [rows[job].others_hold for job in jobs]
+
+        full = made.slurm.submit("--nodes=4", "--exclusive", "--mem=100", seconds=300)
+        made.wait(lambda: "RUNNING" in made.states(), "nothing runs")
+        few = "sbatch", "--mem=100", "--output=/dev/null", "--wrap", "sleep 1"
+        for more in ("--licenses=matlab:1 --comment=ab", "--nodelist=n02", "--array=0-1", ""):
+            run(*few, *more.split(), user="daemon")
+        left, waits, array, other = (str(full + k) for k in (1, 2, 3, 4))
+        made.wait(lambda: any(row["left"] for row in made.rows()), "nothing is left to Slurm")
+        run("scontrol", "hold", left, user="daemon")
+        run("scontrol", "uhold", waits)
+        run("scontrol", "uhold", f"{array}_1")
+        for _ in range(2):
+            assert cli.run(made.command("--stop")) == 0
+            assert by_others(left, waits, f"{array}_1", other) == [True, True, True, False]
+        assert driver.wait(PATIENCE_S) == 0
+        run("scontrol", "hold", other, user="daemon")
+        driver = made.drive()
+        made.wait(made.alive, "the driver does not live")
+        (made.state / "journal.json").unlink()
+        made.slurm.run("scancel", str(full))
+        for _ in range(5):
+            made.wait_for_cycle()
+        assert by_others(left, waits, f"{array}_1", other) == [True] * 4
+        for job in (left, waits, f"{array}_1", other):
+            assert any(job in row["kept"] for row in made.rows())
+            run("scontrol", "release", job, user="daemon")
+        assert by_others(left, waits, f"{array}_1", other) == [False] * 4
+        comments = {job_of(row).key: row["comment"].strip() for row in made.client.jobs()}
+        assert [comments[job] for job in (left, waits)] == ["ab", ""]
+        made.stop(driver)
+
+
 def test_a_job_that_is_left_to_slurm_keeps_no_other_waiting() -> None:
     # Between two rounds of Slurm's backfilling a job without room blocks those of less priority.
     with site(backfill_s=600) as made:

@@ -32,7 +32,7 @@ from cpdispatch.adapters.slurm.cluster import job_of, read
 from cpdispatch.adapters.slurm.drive import FIRST, LAST, Driver
 from cpdispatch.adapters.slurm.journal import NAME, Journal
 from cpdispatch.adapters.slurm.picture import take
-from cpdispatch.adapters.slurm.rules import Rules
+from cpdispatch.adapters.slurm.rules import Rules, waits
 from cpdispatch.adapters.slurm.watch import watch
 from cpdispatch.decision import Certificate, Decision, Placements
 from cpdispatch.errors import CpdispatchError, DecisionError, InputError, UsageError
@@ -517,15 +517,17 @@ def test_a_job_that_starts_while_it_is_taken_back_runs_on_unheld(
 ) -> None:
     class Late(Recorded):
         def update(self, job: str, changes: Mapping[str, Any]) -> None:
-            if changes == {"hold": True}:
+            if changes.get("hold"):
                 self.row(job)["job_state"] = "RUNNING"
                 self.row(job)["job_resources"] = {
                     "allocated_nodes": [{"nodename": "n13", "memory_allocated": 500,
                                          "sockets": {"0": {"cores": {"0": "allocated"}}}}]
                 }  # fmt: skip
-            super().update(job, changes)
-            if changes == {"hold": True} and not answer:
-                raise SlurmError("no answer within 30 s")
+            try:
+                super().update(job, changes)
+            finally:
+                if changes.get("hold") and not answer:
+                    raise SlurmError("no answer within 30 s")
 
     late = Late(slurm.data)
     late.data["jobs"] = [row for row in late.data["jobs"] if row["job_id"] in (1, 2, 3, 9)]
@@ -813,6 +815,61 @@ def test_a_job_that_an_administrator_holds_while_it_waits_is_not_released(
     assert job_of(slurm.row(waiting)).held
 
 
+@pytest.mark.parametrize("seen", [True, False], ids=["a driver saw it", "no driver saw it"])
+@pytest.mark.parametrize("job", ["5", "12"], ids=["released", "left"])
+def test_a_hold_that_the_plugin_has_seen_outlives_the_journal(
+    slurm: Recorded, tmp_path: Path, job: str, seen: bool
+) -> None:
+    made = driver(slurm, tmp_path)
+    done = made.cycle()
+    assert job in {*done.released, *done.left}
+    if not seen:
+        made.hand_back()  # the job is Slurm's own from then on
+    slurm.update(job, {"hold": True})
+    slurm.row(job)["state_reason"] = "JobHeldUser"
+    if seen:
+        assert made.cycle().kept == {job: "JobHeldUser"}
+    for _ in range(2):
+        assert job not in driver(slurm, tmp_path).hand_back()
+        assert job_of(slurm.row(job)).held
+    (tmp_path / NAME).unlink()
+    assert not waits(job_of(slurm.row(job)), Rules())
+    with_journal_lost = driver(slurm, tmp_path)
+    assert with_journal_lost.cycle().kept == {job: "JobHeldUser"}
+    assert f" {job} " in (tmp_path / guard.ALIVE).read_text()  # its user may release it
+    slurm.step()
+    assert not with_journal_lost.cycle().released.keys() & {job}
+    slurm.update(job, {"hold": False})
+    assert with_journal_lost.cycle().retracted == [job]  # it comes in its turn
+    assert not job_of(slurm.row(job)).others_hold
+
+
+@pytest.mark.parametrize("journal", ["kept", "lost"])
+def test_a_hold_on_a_job_that_the_driver_has_held_again_is_by_others(
+    slurm: Recorded, tmp_path: Path, journal: str
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert "5" in made.cycle().released
+    slurm.row("5")["state_reason"] = "AssocMaxJobsLimit"
+    assert made.cycle().retracted == ["5"]
+    slurm.update("5", {"hold": True})
+    if journal == "lost":
+        (tmp_path / NAME).unlink()
+        made = driver(slurm, tmp_path)
+    assert made.cycle().kept == {"5": "JobHeldAdmin"}
+
+
+def test_a_hold_where_the_job_names_the_nodes_that_were_chosen_is_by_others(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    slurm.row("9").update(required_nodes="n12", admin_comment="cpdispatch n12")
+    made = driver(slurm, tmp_path)
+    assert made.cycle().released["9"] == ["n12"]
+    slurm.update("9", {"hold": True})
+    slurm.row("9")["state_reason"] = "JobHeldUser"
+    assert made.cycle().kept == {"9": "JobHeldUser"}
+
+
 def test_an_array_that_an_administrator_holds_is_not_released(
     slurm: Recorded, tmp_path: Path
 ) -> None:
@@ -969,7 +1026,7 @@ def test_a_driver_that_is_killed_while_it_holds_a_job_again_takes_the_hold_for_i
     class Mortal(Recorded):
         def update(self, job: str, changes: Mapping[str, Any]) -> None:
             super().update(job, changes)
-            if changes == {"hold": True}:
+            if changes.get("hold"):
                 raise Killed
 
     made = driver(slurm, tmp_path)
@@ -991,9 +1048,11 @@ def test_a_job_stays_the_drivers_though_slurm_answers_to_neither_its_nodes_nor_i
 
     class Silent(Recorded):
         def update(self, job: str, changes: Mapping[str, Any]) -> None:
-            if silent.items() & changes.items():
+            unanswered = silent.items() & changes.items()
+            if changes["hold"] or not unanswered:
+                super().update(job, changes)
+            if unanswered:
                 raise SlurmError("no answer within 30 s")
-            super().update(job, changes)
 
     slurm.data["jobs"] = [row for row in slurm.data["jobs"] if row["job_id"] == 11]
     slurm.data["nodes"], slurm.data["reservations"] = slurm.data["nodes"][5:7], []
@@ -1023,7 +1082,7 @@ def test_the_nodes_of_a_held_job_that_slurm_does_not_take_back_are_told_and_it_w
 
     made = driver(slurm, tmp_path)
     had = made.cycle().released["9"]
-    slurm.update("9", {"hold": True})
+    slurm.row("9").update(priority=0, state_reason="JobHeldAdmin")
     made._journal.jobs["9"].state = "retracted"
     slurm.__class__ = Stubborn
     done = made.cycle()

@@ -938,11 +938,12 @@ def as_json(wrapped: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("waiting", ["1-3%2", "0xE", "0x2a"])
 def test_json_and_text_of_the_same_job_come_to_the_same(
-    wrapped: bool, read: Callable[..., Any], tmp_path: Path
+    wrapped: bool, waiting: str, read: Callable[..., Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "sacct.json"
-    tasks = as_json(wrapped) | {"array": {"job_id": 7, "task": "1-3%2", "task_id": None}}
+    tasks = as_json(wrapped) | {"array": {"job_id": 7, "task": waiting, "task_id": None}}
     tasks |= {"state": {"current": "PENDING"}, "job_id": 9, "steps": []}
     ran = as_json(wrapped)
     # So Slurm writes energy that was not measured.

@@ -51,12 +51,16 @@ Without names of nodes, a job that finds no room blocks those of less priority i
 FIRST = 4_294_967_000
 """The priority of released jobs where others wait that are Slurm's own: more than Slurm gives."""
 _ROUNDS = 20
+_FORGOTTEN_S = 120
+"""A test that is over for longer than this, and for longer than it lasted, was not looked after."""
 _ENDING_S = 3
 """How long is waited for a job that is being stopped, `_ROUNDS` times at most."""
 _MAY_START = frozenset(
     ("None", "", "Resources", "Priority", "Dependency", "JobHeldAdmin", "JobHeldUser")
 )
 """Why Slurm has not started a job that it may start soon; any other reason is a limit, or worse."""
+_LIMITS = "QOS", "Assoc"
+"""How reasons begin that are limits of users, accounts or QoS: these have room when jobs end."""
 _IMPOSSIBLE = "BadConstraints"
 """The reason with which Slurm holds a job that fits none of its nodes."""
 _REQUEUED_HELD = "job requeued in held state"
@@ -153,6 +157,16 @@ class Cycle:
     promised: dict[str, int] = field(default_factory=dict)
 
 
+def _who(job: Job) -> tuple[str, str, str]:
+    """Whose limits hold for a job."""
+    return job.user, job.account, job.qos
+
+
+def _alike(job: Job, who: tuple[str, str, str]) -> list[bool]:
+    """Whether a job is of the same user, account and QoS."""
+    return [bool(mine) and mine == other for mine, other in zip(_who(job), who, strict=True)]
+
+
 def _names_in(text: str) -> list[str]:
     """The names in a list of nodes; none where it is not understood, as a job's own may be."""
     try:
@@ -199,6 +213,8 @@ class Driver:
         """What the last cycle did; if it failed, before that. None if it could not read Slurm."""
         self._may_change = False
         self._denied: RefusedError | None = None
+        self._ran: dict[str, tuple[str, str, str]] = {}
+        """The user, account and QoS of each job that ran in the last cycle."""
         self._entered: set[str] = set()
         self._promised: set[str] = set()
 
@@ -571,8 +587,8 @@ class Driver:
                     self._started(job, entry, done)
                 elif entry.state == "kept" and job.running:
                     entry.state = "started"
-                if entry.test_s and job.running and cluster.now_s - job.start_s >= entry.test_s:
-                    entry.outlived_s = entry.test_s
+                if entry.test_s and job.running:
+                    self._look_at_test(job, entry, done)
                 if job.ended:
                     del self._journal.jobs[key]
             elif job.held and job.reason == _IMPOSSIBLE and entry.state in ("released", "left"):
@@ -594,11 +610,45 @@ class Driver:
                     retracted.append((job, entry))
                 elif entry.state == "released":
                     claims.append(Claim(job, tuple(entry.nodes)))
+        self._try_again(cluster)
         if not self._rules.dry:
             self._retract(retracted, done)
             self._journal.seen([text.partition(":")[0] for text in cluster.unread_jobs])
             self._journal.save()
         return claims
+
+    def _look_at_test(self, job: Job, entry: Entry, done: Cycle) -> None:
+        """Note that a job has outlived its test; one that nobody looked after runs on."""
+        over_s = done.now_s - job.start_s - entry.test_s
+        if over_s >= 0:
+            entry.outlived_s = entry.test_s
+        if not self._rules.tests or over_s > max(_FORGOTTEN_S, entry.test_s):
+            entry.test_s = 0
+            done.went_on.append(job.key)
+
+    def _try_again(self, cluster: Cluster) -> None:
+        """For each job that has ended, let one job that a limit kept back be released again.
+
+        It is the first one of the same user, else of the same account, else of the same QoS.
+        """
+        runs = {job.key: _who(job) for job in cluster.jobs if job.running}
+        ended = [who for key, who in self._ran.items() if key not in runs]
+        self._ran = runs
+        limited = [job for job in cluster.jobs if ended and self._is_limited(job, cluster.now_s)]
+        limited.sort(key=lambda job: (job.submit_s, job.number))
+        for who in ended:
+            alike = [_alike(job, who) for job in limited]
+            if any(map(any, alike)):
+                job = limited.pop(alike.index(max(alike)))
+                self._journal.jobs[job.key].not_before_s = cluster.now_s
+
+    def _is_limited(self, job: Job, now_s: int) -> bool:
+        """Whether a limit kept a job from starting, and it waits a while for that."""
+        entry = self._journal.jobs.get(job.key)
+        return (
+            job.held and entry is not None and entry.state == "queued"
+            and entry.limited and entry.not_before_s > now_s
+        )  # fmt: skip
 
     def _forget_others(self, cluster: Cluster) -> None:
         """Drop the entries of jobs whose numbers other jobs have now.
@@ -737,6 +787,7 @@ class Driver:
             done.retracted.append(job.key)
             for key in (job.key, *tasks):
                 self._put_back(self._journal.jobs[key], done.now_s)
+                self._journal.jobs[key].limited = job.reason.startswith(_LIMITS)
 
     def _about_to_hold(self, jobs: Sequence[tuple[Job, Entry]]) -> list[list[str]]:
         """Write down that jobs are held by the driver, before any is; the tasks of each array.

@@ -33,6 +33,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     """How often it was released and did not start."""
     not_before_s: int = 0
     """When it may be released again."""
+    limited: bool = False
+    """Whether a limit of its user, account or QoS kept it from starting when it was released."""
     test_s: int = 0
     """How long it may run before the dispatcher is asked whether it goes on; 0 until it ends."""
     outlived_s: int = 0

@@ -30,6 +30,7 @@ from cpdispatch.workloads.slurm.values import (
     size_mb,
     tasks_in,
     tasks_of,
+    tasks_of_bits,
     time_s,
     tres,
 )
@@ -530,7 +531,7 @@ def _running_tasks(array: dict[str, Any]) -> int:
 def _json_id(number: int | None, array: dict[str, Any], het: dict[str, Any]) -> tuple[str, int]:
     """A job's name as sacct writes it, and how many jobs it stands for."""
     head = number_of(array.get("job_id")) or 0
-    tasks = text_of(array.get("task"))
+    tasks = tasks_of_bits(text_of(array.get("task")))
     task = number_of(array.get("task_id"))
     if head and tasks and task is None:
         return f"{head}_[{tasks}]", tasks_in(tasks.partition("%")[0])

@@ -174,6 +174,17 @@ def tasks_in(text: str) -> int:
     return sum(map(len, task_ranges(text)))
 
 
+def tasks_of_bits(text: str) -> str:
+    """A list such as ``1-4`` of the bits of ``0x1E``; any other text is itself.
+
+    So ``sacct --json`` of Slurm 22.05 writes the tasks of an array that have not started.
+    """
+    if re.fullmatch(r"0x[0-9A-Fa-f]+", text) is None or len(text) > _TASKS_MAX // 4:
+        return text
+    runs = re.finditer("1+", f"{int(text, 16):b}"[::-1])
+    return ",".join(f"{run.start()}-{run.end() - 1}" for run in runs)
+
+
 def task_ranges(text: str) -> list[range]:
     """The numbers in a list such as ``1,4-10:2``.
 

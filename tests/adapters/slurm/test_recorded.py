@@ -609,6 +609,26 @@ def test_a_job_that_a_limit_keeps_from_starting_is_taken_back_at_once(
     assert np.diff(waits_s).tolist() == [21, 41, 81, 161]  # it is seen a second later
 
 
+def test_a_job_that_a_limit_kept_back_is_released_again_when_one_of_its_user_ends(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    """One job for each that has ended, the first one of the same user."""
+    users = {"5": "bob", "6": "ann", "9": "ann", "10": "ann"}
+    for key, user in users.items():
+        slurm.row(key).update(user_name=user, account="", qos="")
+    made = driver(slurm, tmp_path)
+    assert users.keys() <= made.cycle().released.keys()
+    for key in ("5", "6", "10"):
+        slurm.row(key)["state_reason"] = "QOSMaxJobsPerUserLimit"
+    slurm._try(slurm.row("9"))
+    assert set(made.cycle().retracted) == {"5", "6", "10"}
+    assert not made.cycle().released.keys() & users.keys()
+    slurm.row("9")["job_state"] = "COMPLETED"
+    slurm._hold(slurm.row("9"), -1)
+    assert made.cycle().released.keys() & users.keys() == {"6"}
+    assert not made.cycle().released.keys() & users.keys()
+
+
 REQUEUED = "job requeued in held state"
 NOT_LAUNCHED = "launch failed requeued held"
 

@@ -294,6 +294,27 @@ def test_tests_that_run_go_on_where_the_dispatcher_makes_none_any_more(
     assert completed(slurm) == sorted(MINE)
 
 
+@pytest.mark.parametrize("between", ["hours", "a driver without tests"])
+def test_a_test_that_nobody_looked_after_stops_no_job(
+    slurm: Recorded, tmp_path: Path, between: str
+) -> None:
+    for job in LONG:
+        slurm.row(job)["seconds"] = 10_000
+    made = driver(slurm, tmp_path)
+    tests = made.cycle().tests
+    slurm.step()
+    crowd(slurm)
+    made.cycle()
+    slurm.step(135 if between == "hours" else 1)
+    if between != "hours":
+        Driver(slurm, dispatch.make("easy"), tmp_path, Rules()).cycle()
+    made = driver(slurm, tmp_path)
+    for _ in range(9):
+        assert not made.cycle().stopped
+        slurm.step(2)
+    assert tests
+
+
 def test_watching_says_which_jobs_would_be_tested(slurm: Recorded) -> None:
     why = {each.job: each.why for each in watch(slurm, dispatch.make(EASY), Rules(tests=True)).jobs}
     assert why["9"] == "for a test run of 10 s"

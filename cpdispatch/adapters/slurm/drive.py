@@ -44,12 +44,12 @@ AT_ONCE = 8
 """How many jobs are changed at once: slurmrestd answers 20 clients at a time, and one waits for
 its answer for most of the time."""
 LAST = 1
-"""The priority of jobs that are left to Slurm: those that are released start first.
+"""The priority of jobs that are left to Slurm.
 
 Without names of nodes, a job that finds no room blocks those of less priority in its partition.
 """
 FIRST = 4_294_967_000
-"""The priority of released jobs where others wait that are Slurm's own: more than Slurm gives."""
+"""The priority of released jobs where Slurm's scheduler has others to start: more than it gives."""
 _ROUNDS = 20
 _FORGOTTEN_S = 120
 """A test that is over for longer than this, and for longer than it lasted, was not looked after."""
@@ -279,7 +279,7 @@ class Driver:
         }
         # A job on the nodes of one that is still being stopped stays held: the next cycle finds it.
         starts = [(job, nodes) for job, nodes in starts if busy.isdisjoint(nodes)]
-        first = ({"priority": FIRST},) if self._others_wait(cluster) else ()
+        first = ({"priority": FIRST},) if left or self._others_wait(cluster) else ()
         try:
             self._release(starts, first, left, stop, done)
         finally:
@@ -400,9 +400,13 @@ class Driver:
         ]
 
     def _others_wait(self, cluster: Cluster) -> bool:
-        """Whether jobs of Slurm's own wait, which could come before those that are released."""
+        """Whether jobs wait that Slurm's scheduler starts, its own and those that are left to it.
+
+        They could come before those that are released: Slurm itself may give 1 as priority, too.
+        """
+        left = {key for key, _ in self._journal.of("left")}
         return any(
-            job.pending and job.priority > LAST and job.key not in self._journal.jobs
+            job.pending and not job.held and (job.key in left or job.key not in self._journal.jobs)
             for job in cluster.jobs
         )
 

@@ -33,8 +33,8 @@ end
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
    local alive, partition = driving()
-   -- A job that its user holds stays the user's.
-   if not alive or job_desc.priority == 0 then
+   -- A job that its user holds stays the user's; one that is held cannot start immediately.
+   if not alive or job_desc.priority == 0 or job_desc.immediate == 1 then
       return slurm.SUCCESS
    end
    if partition ~= "" and (job_desc.partition or default_partition(part_list)) ~= partition then

@@ -495,6 +495,9 @@ def test_holds_by_others_outlive_drivers_and_what_they_know() -> None:
         driver = made.drive()
         made.wait(made.alive, "the driver does not live")
 
+        # What is to start immediately or not at all is not held.
+        made.slurm.run("salloc", "-I", "--mem=100", "--ntasks=1", "true")
+
         def run(*command: str, user: str = "") -> None:
             # As root, jobs can be those of somebody else, who may not change the mark.
             as_user: dict[str, Any] = {}

@@ -382,7 +382,7 @@ def test_a_job_that_was_left_is_told_though_slurm_did_not_answer_to_its_priority
             return getattr(slurm, name)
 
         def update(self, job: str, changes: Mapping[str, Any]) -> None:
-            if "priority" in changes:
+            if changes == {"priority": LAST}:
                 raise SlurmError("no answer within 30 s")
             slurm.update(job, changes)
 
@@ -471,6 +471,23 @@ def test_a_release_waits_for_no_other_and_comes_before_its_priority(
         assert [sorted(changes) for job, changes in slow.changes if job == key] == [
             ["hold", "nodelist"], ["priority"],
         ]  # fmt: skip
+
+
+def test_released_jobs_come_before_those_that_are_left_to_slurm(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    """Slurm itself gives jobs the least priority, too, where its weights are 0."""
+    made = driver(slurm, tmp_path)
+    done = made.cycle()
+    assert "12" in done.left
+    assert {slurm.row(key)["priority"] for key in done.released if "_" not in key} == {FIRST}
+    for row in slurm.data["jobs"]:
+        if row["job_state"] == "RUNNING":
+            row["job_state"] = "COMPLETED"
+            slurm._hold(row, -1)
+    again = made.cycle().released
+    assert again
+    assert {slurm.row(key)["priority"] for key in again if "_" not in key} == {FIRST}
 
 
 def test_a_job_whose_priority_may_not_be_raised_is_released_all_the_same(
@@ -1234,6 +1251,7 @@ def test_an_infeasible_decision_releases_nothing(slurm: Recorded, tmp_path: Path
 
 
 def test_the_wish_to_stop_is_heard_between_two_releases(slurm: Recorded, tmp_path: Path) -> None:
+    slurm.row("12")["licenses"] = ""  # nothing is left to Slurm
     done = driver(slurm, tmp_path).cycle(lambda: len(slurm.changes) >= 2)
     assert [job for job, _ in slurm.changes] == list(done.released)
     assert len(slurm.changes) == 2

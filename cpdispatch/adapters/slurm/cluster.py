@@ -116,7 +116,7 @@ class Job:
     tasks_most : int
         How many tasks of the array may run at a time; 0 for all.
     shares : tuple of Share
-        What it holds while it runs, or held.
+        What it holds while it runs, or held; no cores while it is suspended.
     left : str
         Why no instance can express it; empty if one can.
     name : str
@@ -504,16 +504,18 @@ def _left(row: dict[str, Any]) -> str:
 def _shares(row: dict[str, Any], *, needed: bool) -> tuple[Share, ...]:
     """What a job that was started holds on each node."""
     given = dict_of(row, "job_resources").get("allocated_nodes")
+    # Slurm gives its cores to others meanwhile, and nothing else that it has.
+    suspended = _state(row.get("job_state")) == "SUSPENDED"
     detail = row.get("gres_detail")
     gres = [text_of(part) for part in detail] if isinstance(detail, list) else []
     shares = []
     for k, node in enumerate(given if isinstance(given, list) else ()):
         sockets = dict_of(node, "sockets").values()
-        cores = sum(
+        cores = 0 if suspended else sum(
             state == "allocated"
             for socket in sockets
             for state in dict_of(socket, "cores").values()
-        )
+        )  # fmt: skip
         shares.append(
             Share(
                 text_of(object_of(node).get("nodename")), cores,

@@ -25,6 +25,7 @@ from cpdispatch.adapters.slurm.cluster import (
     WHOLE,
     Cluster,
     Job,
+    Partition,
     tasks_apart,
 )
 from cpdispatch.adapters.slurm.holders import Holds, Labels, running_of
@@ -51,6 +52,7 @@ Durations: TypeAlias = Callable[[Job, int], tuple[int, int]]
 """See `take`."""
 AFTER = re.compile(r"(after(?:any|ok|notok)):(\d+)(_\*|_\d+)?\((\w+)\)")
 """A dependency that is understood: its kind, the job, the task, and the state."""
+_TOO_FEW = "too few nodes are in its partition, have its features and are not excluded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ class _Taking(Nodes):
         rows, stopped = self._rows(claims)
         asked += stopped
         asked.sort(key=lambda ask: (ask.job.submit_s, ask.job.number))
-        asked = self._ready(asked)
+        asked = self._ready(asked, {row.job.number for row in rows if row.job and row.job.running})
         held = [(row.job, row.amounts[0], row.nodes) for row in rows if row.job is not None]
         # One whose test is over keeps what it asks for until it is decided where it goes on.
         held += [(ask.job, ask.core, [at for at, _ in self._shared(ask.job)]) for ask in stopped]
@@ -248,16 +250,14 @@ class _Taking(Nodes):
             return job.left
         if unknown := set(job.gpus) - set(self.kinds):
             return f"asks for {', '.join(sorted(unknown))}, which no node has"
-        if not any(part.up for part in self.cluster.partitions_of(job)):
+        parts, up = self.cluster.partitions_of(job), self._up(job)
+        if not up:
             return None
-        nodes, exclusive = self._allowed(job)
-        if isinstance(nodes, str):
-            return nodes
-        # With more CPUs than any of them has it is spread over several, unless it says how many.
-        most = int(self.capacity[nodes, 0].max())
-        if (allowed := self.cluster.cpus_most_of(job)) != NO_LIMIT:
-            most = min(most, allowed)
-        units = max(job.nodes, -(-job.cpus // most))
+        found = self._sized(job, up)
+        if isinstance(found, str):
+            # In one that is down for now it may be possible.
+            return found if isinstance(self._sized(job, parts), str) else None
+        nodes, exclusive, units = found
         if units > job.nodes and job.gpus:
             return "asks for GPUs that cannot be split evenly over its nodes"
         after = self._after(job)
@@ -268,17 +268,40 @@ class _Taking(Nodes):
         core = -(-job.cpus // units)
         return Ask(job, units, core, job.memory_mb_of(units), nodes, exclusive, after)
 
-    def _allowed(self, job: Job) -> tuple[BoolArray | str, bool]:
-        """The nodes that a job may use, or why none; and whether it has them alone.
+    def _up(self, job: Job) -> list[Partition]:
+        return [part for part in self.cluster.partitions_of(job) if part.up]
+
+    def _sized(self, job: Job, parts: list[Partition]) -> tuple[BoolArray, bool, int] | str:
+        """The nodes that a job may use, whether it has them alone, and how many it takes; or a text.
+
+        Slurm starts a job in one of its partitions: one that takes several nodes gets them where
+        there are the most.
+        """
+        nodes, exclusive = self._allowed(job, parts)
+        if isinstance(nodes, str):
+            return nodes
+        # With more CPUs than any of them has it is spread over several, unless it says how many.
+        most = int(self.capacity[nodes, 0].max())
+        if (allowed := self.cluster.cpus_most_of(job)) != NO_LIMIT:
+            most = min(most, allowed)
+        units = max(job.nodes, -(-job.cpus // most))
+        if units == 1 or len(parts) == 1:
+            return nodes, exclusive, units
+        apart = [self._sized(job, [part]) for part in parts]
+        fit = [found for found in apart if not isinstance(found, str)]
+        return max(fit, key=_room, default=_TOO_FEW)
+
+    def _allowed(self, job: Job, parts: list[Partition]) -> tuple[BoolArray | str, bool]:
+        """The nodes of these that a job may use, or why none; and whether it has them alone.
 
         Thousands of jobs say the same: each answer is found once.
         """
         said = (
-            job.partition, job.limit_s, job.features, job.required, job.excluded, job.exclusive,
-            job.nodes,
+            *(part.name for part in parts), job.partition, job.limit_s, job.features, job.required,
+            job.excluded, job.exclusive, job.nodes,
         )  # fmt: skip
         if said not in self.allowed:
-            self.allowed[said] = self._allowed_anew(job)
+            self.allowed[said] = self._allowed_anew(job, parts)
         return self.allowed[said]
 
     def _named(self, names: Iterable[str]) -> BoolArray:
@@ -286,11 +309,9 @@ class _Taking(Nodes):
         found[[self.node[name] for name in names if name in self.node]] = True
         return found
 
-    def _allowed_anew(self, job: Job) -> tuple[BoolArray | str, bool]:
+    def _allowed_anew(self, job: Job, parts: list[Partition]) -> tuple[BoolArray | str, bool]:
         nodes, exclusive = np.zeros(len(self.nodes), dtype=np.bool_), job.exclusive
-        for part in self.cluster.partitions_of(job):
-            if not part.up:
-                continue
+        for part in parts:
             if part.allows(job):
                 nodes |= self._named(part.nodes)
                 exclusive |= part.exclusive
@@ -314,7 +335,7 @@ class _Taking(Nodes):
             nodes &= self._named(required)
         nodes &= ~self._named(excluded)
         if int(nodes.sum()) < job.nodes:
-            return "no node has its features", exclusive
+            return _TOO_FEW, exclusive
         return sealed(nodes), exclusive
 
     def _after(self, job: Job) -> list[Job] | str | None:
@@ -334,10 +355,10 @@ class _Taking(Nodes):
             if task and task != "_*":
                 others = [each for each in others if each.key == number + task]
             # One that failed, and one that Slurm has forgotten: it knows best what that means.
-            over = [each for each in others if each.ended]
-            if kind != "afterany" and any(
-                (each.state == "COMPLETED") != (kind == "afterok") for each in over
-            ):
+            good = [each.state == "COMPLETED" for each in others if each.ended]
+            # An array is not ok as soon as one of its tasks is not.
+            over = len(good) == len(others) > 0
+            if (kind == "afterok" and not all(good)) or (kind == "afternotok" and over and all(good)):
                 return f"waits in vain: {job.dependency}"
             found += [each for each in others if not each.ended]
         return found
@@ -350,9 +371,8 @@ class _Taking(Nodes):
             most = min(most, max(job.tasks_most - busy, 0))
         return [replace(ask, job=task) for task in tasks_apart(job, most)]
 
-    def _ready(self, asked: list[Ask]) -> list[Ask]:
+    def _ready(self, asked: list[Ask], running: set[int]) -> list[Ask]:
         """Without jobs that wait for others which are in no picture, until none is left."""
-        running = {job.number for job in self.cluster.jobs if job.running}
         known = running | {ask.job.number for ask in asked}
         behind: dict[int, list[int]] = {}
         for k, ask in enumerate(asked):
@@ -537,7 +557,7 @@ class _Taking(Nodes):
         job, nodes = claim.job, [self.node[n] for n in claim.nodes if n in self.node]
         core = -(-job.cpus // max(len(nodes), 1))
         asked_mb = job.memory_mb_of(max(len(nodes), 1))
-        exclusive = self._allowed(job)[1]
+        exclusive = self._allowed(job, self._up(job))[1]
         found = []
         for k in nodes:
             memory_mb = self.nodes[k].memory_mb if asked_mb == WHOLE else asked_mb
@@ -578,6 +598,12 @@ class _Taking(Nodes):
             held = tuple(system.capacity[k].tolist())
             made += [Reservation(start_s, end_s - start_s, (k,), held) for start_s, end_s in joined]
         return tuple(made)
+
+
+def _room(found: tuple[BoolArray, bool, int]) -> tuple[bool, int]:
+    """How good nodes are for a job that takes so many of them: whether they are enough, and more."""
+    nodes, many = int(found[0].sum()), found[2]
+    return nodes >= many, nodes
 
 
 def _columns(pairs: Sequence[tuple[int, int]]) -> IntArray:

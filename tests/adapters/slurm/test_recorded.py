@@ -145,7 +145,10 @@ def test_a_node_that_sleeps_is_woken_by_the_job_that_it_is_given_to(
     ("field", "value", "why"),
     [
         ("features", "[fast|slow]", "asks for the features [fast|slow]"),
-        ("features", "unheard", "no node has its features"),
+        (
+            "features", "unheard",
+            "too few nodes are in its partition, have its features and are not excluded",
+        ),
         ("het_job_id", 3, "asks for parts that start together"),
         ("tres_per_node", "gres:fpga:1", "asks for fpga"),
         ("tres_per_job", "gres:gpu:3", "asks for GPUs that cannot be split evenly over its nodes"),
@@ -235,6 +238,90 @@ def test_a_chain_of_jobs_is_asked_about_where_its_first_one_is(
     keys = {job.key for job in picture.jobs}
     assert {"5", "201", "202", "203"} & keys == ({"5", "201", "202", "203"} if waits else set())
     assert "6" in keys
+
+
+def test_an_array_meets_afternotok_when_any_of_its_tasks_has_failed(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    rows = [
+        slurm.row("5") | {"job_id": 200 + k, "array_job_id": 200, "array_task_id": k,
+                          "job_state": state}
+        for k, state in enumerate(("COMPLETED", "PENDING"))
+    ]  # fmt: skip
+    slurm.data["jobs"] += rows
+    slurm.row("6")["dependency"] = "afternotok:200_*(unfulfilled)"
+    slurm.row("9")["dependency"] = "afterok:200_*(unfulfilled)"
+
+    def left() -> dict[str, str]:
+        return {job.key: why for job, why in take(read(slurm), lambda job: job.held).left}
+
+    assert not {"6", "9"} & left().keys()
+    rows[1]["job_state"] = "FAILED"
+    assert left().keys() & {"6", "9"} == {"9"}
+    rows[1]["job_state"] = "COMPLETED"
+    assert left().keys() & {"6", "9"} == {"6"}
+    assert left()["6"].startswith("waits in vain")
+
+
+def test_the_cores_of_a_suspended_job_go_to_others(slurm: Recorded, tmp_path: Path) -> None:
+    row, node = slurm.row("3"), slurm.data["nodes"][3]  # it has n04 alone
+    row["job_state"] = "SUSPENDED"
+    node.update(alloc_cpus=0, state="idle")
+    slurm.row("9").update(required_nodes="n04", features="", tres_per_node="")
+    memory_mb = row["job_resources"]["allocated_nodes"][0]["memory_allocated"]
+    found = take(read(slurm), lambda job: job.held).instance
+    core, mem = (found.system.resource(name) for name in ("core", "mem"))
+    assert found.free[3, core] == 16
+    assert found.free[3, mem] == node["real_memory"] - memory_mb
+    done = driver(slurm, tmp_path).cycle()
+    assert done.released["9"] == ["n04"]
+    assert "8" not in done.released  # it waits for the suspended one
+    slurm = Recorded.load()
+    slurm.row("3")["job_state"] = "SUSPENDED"
+    slurm.data["nodes"][3].update(alloc_cpus=0)
+    done = driver(slurm, tmp_path / "other", memory=False).cycle()
+    assert "8" not in done.released  # also where that holds nothing at all
+
+
+def several_partitions(slurm: Recorded, **states: str) -> None:
+    """Partitions instead of those of the recording: two of some nodes each, and one of no time."""
+    main = slurm.data["partitions"][0]
+    slurm.data["partitions"] = [
+        main | {"name": name, "nodes": nodes, "max_time_limit": minutes,
+                "state": states.get(name, "UP")}
+        for name, nodes, minutes in (
+            ("left", "n05,n07", 60), ("right", "n[06,08-09]", 60), ("brief", "n[10-11]", 1)
+        )
+    ]  # fmt: skip
+
+
+def test_a_job_of_several_partitions_gets_its_nodes_in_one_of_them(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    several_partitions(slurm)
+    for job in ("5", "15"):  # on two nodes, and on as many as its CPUs need
+        slurm.row(job)["partition"] = "left,right,brief"
+    slurm.row("6").update(partition="left,right", features="", tres_per_node="")  # 4 nodes
+    done = driver(slurm, tmp_path).cycle()
+    for job in ("5", "15"):
+        assert len(done.released[job]) == 2
+        assert set(done.released[job]) <= {"n06", "n08", "n09"}
+    assert done.left["6"].startswith("too few nodes are in its partition")
+
+
+@pytest.mark.parametrize("state", ["DOWN", "INACTIVE"])
+def test_a_job_waits_for_a_partition_that_is_down_where_no_other_one_does(
+    slurm: Recorded, tmp_path: Path, state: str
+) -> None:
+    several_partitions(slurm, right=state)
+    slurm.row("5").update(partition="brief,right", time_limit=30)
+    slurm.row("6").update(partition="left,right", tres_req_str="cpu=3,mem=3M,node=3")
+    slurm.row("9").update(partition="brief", time_limit=30)
+    done = driver(slurm, tmp_path).cycle()
+    assert not {"5", "6"} & {*done.left, *done.released}
+    assert "9" in done.left
+    several_partitions(slurm)
+    assert {"5", "6"} <= driver(slurm, tmp_path).cycle().released.keys()
 
 
 @pytest.mark.parametrize(

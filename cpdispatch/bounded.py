@@ -86,8 +86,6 @@ class EasyShadow:
     _queued: dict[int, _Seen] = field(default_factory=dict, repr=False)
     _running: dict[int, tuple[_Seen, int]] = field(default_factory=dict, repr=False)
     """Jobs that run, and when they started."""
-    _clearing: set[int] = field(default_factory=set, repr=False)
-    """Killed jobs that were not seen in the queue since then: their nodes may be busy still."""
     _before_s: int = field(default=0, repr=False)
     _processors: int = field(default=0, repr=False)
     _total: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
@@ -143,13 +141,12 @@ class EasyShadow:
         waiting = dict(zip(queue.id.tolist(), range(len(queue)), strict=True))
         runs = dict(zip(running.jobs.id.tolist(), running.start_s.tolist(), strict=True))
         stopped = () if instance.stopped is None else queue.id[instance.stopped.position].tolist()
-        self._clearing -= waiting.keys()
         # Whether a stopped job goes on is not decided yet.
         self._ended(waiting, runs.keys() | set(stopped), now)
         for id, seen in list(self._queued.items()):
             if id in runs:
                 self._runs(id, runs[id])
-            elif id not in waiting and id not in self._clearing:
+            elif id not in waiting:
                 easy.withdraw(self._shadow, seen.number)
                 del self._queued[id]
         self._find_running(instance, runs)
@@ -166,8 +163,6 @@ class EasyShadow:
         stay = going_on(instance, decision.start_s, decision.placements)
         for position in held.keys() - stay:
             self._waits(int(instance.queue.id[position]))
-            if instance.restart_cost_s:
-                self._clearing.add(int(instance.queue.id[position]))
         for position in np.flatnonzero(decision.start_s == instance.now).tolist():
             id = int(instance.queue.id[position])
             if id in self._queued:
@@ -199,8 +194,7 @@ class EasyShadow:
         """Note the jobs that do not run any more."""
         assert self._shadow is not None
         for id in sorted(self._running.keys() - runs):
-            # It was not started after all, or is to start again.
-            if id in waiting or id in self._clearing:
+            if id in waiting:  # it was not started after all, or is to start again
                 self._waits(id)
                 continue
             seen, start_s = self._running.pop(id)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from cpdispatch.simulator.kernels import END, NEVER, WAKE, forget, pop, push
+from cpdispatch.simulator.kernels import (
+    AT_S,
+    END,
+    KIND,
+    MADE,
+    NEVER,
+    OF_ROW,
+    WAKE,
+    forget,
+    pop,
+    push,
+)
 from cpdispatch.simulator.state import State
 
 
@@ -37,6 +48,13 @@ class Agenda:
         """Take out the next entry: its row and kind."""
         row, kind = pop(self._state.memory)
         return row, kind
+
+    def ends(self, at_s: int) -> list[int]:
+        """The rows of the jobs that end or are stopped at this time, in the order of entries."""
+        entries = self._state.agenda[: self._state.events]
+        some = entries[(entries[:, AT_S] == at_s) & (entries[:, KIND] == END)]
+        rows: list[int] = some[some[:, MADE].argsort(), OF_ROW].tolist()
+        return rows
 
     def forget(self, row: int) -> None:
         """Take out all entries about a job."""

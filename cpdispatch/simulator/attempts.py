@@ -101,9 +101,20 @@ class Attempts:
             runs_s = np.minimum(runs_s, np.minimum(self._test_s[rows], self.bound_s[rows]))
         return runs_s
 
+    def ending(self, now: int) -> list[int]:
+        """The rows of the attempts, and clearings, that end now though their jobs do not."""
+        if not self.possible:
+            return []
+        return [row for row in self._agenda.ends(now) if self._are_outlived(row)]
+
+    def _are_outlived(self, row: int) -> bool:
+        """Whether the attempt that is under way, or the clearing, ends before the job does."""
+        ends_s = min(self.bound_s[row], self._test_s[row])
+        return row in self._closing or bool(ends_s < self._runtime_s[row])
+
     def outlives(self, row: int, now: int) -> bool:
         """Handle a job whose attempt ends though the job does not; whether it is such a job."""
-        if not self.possible:
+        if not self.possible or not self._are_outlived(row):
             return False
         if row in self._closing:
             self._closing.remove(row)
@@ -111,8 +122,6 @@ class Attempts:
             if row in self._live:  # else the dispatcher refused it meanwhile
                 self._queue_again(row)
             return True
-        if min(self.bound_s[row], self._test_s[row]) >= self._runtime_s[row]:
-            return False
         if self._test_s[row] < self.bound_s[row]:
             self._stop(row, now)
             return True

@@ -93,15 +93,12 @@ class Precedence:
         end_s, started = records.end_s[before], records.start_s[before] >= 0
         running, among_running = _find(instance.running.jobs.id, self._id[before])
         out = np.isin(records.reason[before], (Reason.REJECTED, Reason.NEVER_FITS))
-        waits = ~started & ~running & ~out
-        queued = waits & np.isin(before, rows)
+        queued = ~started & ~running & ~out
         # Who has started and runs no more has ended, at this very instant if no end is recorded.
         ended = started & ~running
         stated_s = np.full(len(rows), now, dtype=np.int64)
         ended_s = np.where(end_s < 0, now, end_s)
         stated_s[position[ended]] = np.maximum(now, (ended_s + think_s)[ended])
-        # A killed job whose nodes are cleared in this second is queued again after this event.
-        stated_s[position[waits & ~queued]] = now + 1
         if not running.any() and not queued.any() and (stated_s == now).all():
             return None
         thinks_s = np.zeros(len(rows), dtype=np.int64)

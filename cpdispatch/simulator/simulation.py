@@ -4,6 +4,7 @@ Events are ordered by (time, kind, sequence). With the trigger ``instant`` all c
 instant come before all its submissions, and one dispatch follows them. With the trigger ``event``
 a submission comes before a completion, completions in the order in which their jobs started, and
 a dispatch follows each single event. The end of a job's think time is an event like a completion.
+All attempts of an instant that end though their jobs do not are one event, before all others.
 """
 
 from __future__ import annotations
@@ -528,6 +529,8 @@ class Simulation:
                 self._happen()
             self._offer()
             return True
+        if self._end_attempts():
+            return True
         if completion < submit:
             self._complete()
             self._offer()
@@ -724,6 +727,14 @@ class Simulation:
             self._guard.learn(self._live.pop(row), runtime_s)
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
+
+    def _end_attempts(self) -> bool:
+        """End the attempts that end in this second though their jobs do not, if there are any."""
+        rows = self._attempts.ending(self.now)
+        for row in rows:
+            self._agenda.forget(row)
+            self._attempts.outlives(row, self.now)
+        return bool(rows)
 
     def _happen(self) -> None:
         """Let the next event happen: jobs on nodes that it takes are queued again, or end."""

@@ -336,13 +336,28 @@ class Promises:
 @given(
     cases(pool=True, upper_bounds=True, tiers=False), st.integers(1, 6),
     st.sampled_from(["left", "backfill"]),
-    st.sampled_from([0, 3]),
+    st.sampled_from([0, 3]), st.sampled_from(["instant", "event"]),
+    st.sampled_from(["minimal", "incremental", "requested"]),
 )  # fmt: skip
 def test_no_test_moves_a_promised_start(
-    case: tuple[Workload, System], test_s: int, tests: str, cost_s: int
-) -> None:
+    case: tuple[Workload, System], test_s: int, tests: str, cost_s: int, trigger: str,
+    correction: str,
+) -> None:  # fmt: skip
     follows = Promises(Backfill(test_s=test_s, tests=tests))
-    assert simulate(*case, follows, restart_cost_s=cost_s).verify() == []
+    how = {"restart_cost_s": cost_s, "trigger": trigger, "correction": correction}
+    assert simulate(*case, follows, predictor="walltime", **how).verify() == []
+
+
+@pytest.mark.parametrize("correction", ["minimal", "incremental", "requested"])
+@pytest.mark.parametrize("last", [(3, 1, 40, 40), (10, 1, 40, 40)])
+def test_a_test_that_is_over_is_over_before_another_event_of_that_second(
+    correction: str, last: Row
+) -> None:
+    """Job 1 ends when the test of job 3 is over; job 4 may be submitted in that second, too."""
+    log = workload([(0, 2, 10, 10), (1, 4, 50, 50), (2, 1, 100, 100), last])
+    run = simulate(mark(log, 1.0), POOL, "easy:test=8", trigger="event", correction=correction)
+    assert run.verify() == []
+    assert run.jobs["start"].tolist() == [0, 10, 60, 60]
 
 
 def test_a_reservation_counts_what_goes_on_in_its_turn() -> None:

@@ -24,7 +24,7 @@ from cpdispatch.workloads.restarts import mark
 from tests.effort import examples
 from tests.heuristics.test_test_runs import POOL, Promises, cases, cold, tried
 from tests.oracles import plain_tests
-from tests.simulator.cases import workload
+from tests.simulator.cases import on_nodes, workload
 from tests.strategies import Plan, instances
 
 depths = st.sampled_from([2, 3, ALL])
@@ -92,15 +92,48 @@ def test_a_stopped_job_goes_on_if_it_can(instance: Instance, depth: int, best_fi
 @given(
     st.booleans().flatmap(lambda pool: cases(pool, upper_bounds=True)), depths,
     st.integers(1, 6), st.sampled_from([0, 3]), st.booleans(),
-    st.sampled_from([("fcfs", "fcfs"), ("saf", "spf")]),
+    st.sampled_from([("fcfs", "fcfs"), ("saf", "spf")]), st.sampled_from(["instant", "event"]),
 )  # fmt: skip
 def test_no_promised_start_moves_later(
     case: tuple[Workload, System], depth: int, test_s: int, cost_s: int, best_fit: bool,
-    orders: tuple[str, str],
+    orders: tuple[str, str], trigger: str,
 ) -> None:  # fmt: skip
     primary, secondary = map(find, orders)
     follows = Promises(Backfill(primary, secondary, depth=depth, best_fit=best_fit, test_s=test_s))
-    assert simulate(*case, follows, restart_cost_s=cost_s).verify() == []
+    assert simulate(*case, follows, restart_cost_s=cost_s, trigger=trigger).verify() == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "cost_s", "name", "starts"),
+    [
+        (
+            {
+                "submit": [0, 0, 5, 5, 25], "units": [2, 1, 3, 3, 1],
+                "requested": [20, 30, 20, 20, 30], "runtime": [10, 30, 20, 20, 15],
+                "restartable": [1, 0, 1, 1, 1],
+            },
+            0, "easy:depth=3,test=5,threshold=20", [0, 0, 30, 50, 70],
+        ),
+        (
+            {
+                "submit": [0, 0, 0, 5, 5, 8, 10], "units": [1, 1, 2, 3, 1, 1, 2],
+                "requested": [10, 20, 20, 20, 60, 60, 60],
+                "runtime": [10, 20, 20, 10, 60, 60, 60], "restartable": [1, 0, 1, 0, 1, 1, 0],
+            },
+            5, "easy:depth=2,test=5", [0, 0, 10, 30, 40, 40, 100],
+        ),
+    ],
+    ids=["a test", "clearing"],
+)  # fmt: skip
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_promises_hold_in_a_second_in_which_a_test_or_the_clearing_after_it_ends(
+    columns: dict[str, list[int]], cost_s: int, name: str, starts: list[int], trigger: str
+) -> None:
+    """In the same second another job ends, which is an event of its own."""
+    case = on_nodes(System.pool(3), **columns)
+    run = simulate(*case, name, trigger=trigger, restart_cost_s=cost_s)
+    assert run.verify() == []
+    assert run.jobs["start"].tolist() == starts
 
 
 # Job 1 holds 3 of 4 processors until 100; job 2 needs all of them: its promise. Jobs 3 and 4 are

@@ -52,23 +52,38 @@ def restarted(rows: list[Row], **how: Any) -> Run:
     return simulate(workload(rows), POOL, **how)
 
 
-def test_no_job_comes_after_itself_while_the_nodes_of_the_one_before_are_cleared() -> None:
-    # Job 1 is killed at 10, and its nodes are clear at 40, just after the submission of job 3.
+def test_a_killed_job_is_back_before_another_event_of_the_second_in_which_its_nodes_are_clear():
+    """Job 1 is killed at 10, and its nodes are clear at 40: before job 3 is submitted."""
     log = workload([(0, 2, 100, 50), (5, 1, 5, 5), (40, 1, 5, 5)], {2: (1, 0)})
-    met: dict[tuple[int, int], list[tuple[list[int], int]]] = {}
+    met: dict[int, list[list[int]]] = {}
 
     def look(instance: Instance) -> None:
-        if (given := instance.dependencies) is not None:
-            told = instance.queue.id[given.position].tolist(), int(given.earliest_s[0])
-            met.setdefault((instance.now, int(instance.queue.id[0])), []).append(told)
+        met.setdefault(instance.now, []).append(instance.queue.id.tolist())
 
     run = simulate(
         log, POOL, "easy", predictor=Judge(), trigger="event", dependencies=True, idempotent=True,
         restart_cost_s=30, watch=Watch(seen=look),
     )  # fmt: skip
     assert run.verify() == []
-    assert met[40, 2] == [([], 41)]
+    assert met[40] == [[1, 2], [2, 3]]
     assert run.jobs["start"].tolist() == [40, 120, 40]
+
+
+@pytest.mark.parametrize("correction", ["minimal", "incremental", "requested"])
+def test_a_misjudged_job_is_killed_before_another_event_of_the_second(correction: str) -> None:
+    """Job 2 is killed at 10, when job 1 ends and job 3 is submitted."""
+    met: dict[int, list[list[int]]] = {}
+
+    def look(instance: Instance) -> None:
+        met.setdefault(instance.now, []).append(instance.running.end_s.tolist())
+
+    run = restarted(
+        [(0, 1, 10, 10), (0, 2, 100, 50), (10, 4, 10, 10)], trigger="event", correction=correction,
+        watch=Watch(seen=look),
+    )  # fmt: skip
+    assert run.verify() == []
+    assert met[10] == [[], [110]]  # job 2 is in the queue; then job 3
+    assert run.jobs["start"].tolist() == [0, 10, 60]
 
 
 def sound(run: Run) -> bool:

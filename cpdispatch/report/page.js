@@ -28,8 +28,10 @@ function prepare() {
       const kept = saved ? saved[k] : 0;
       run.start[k] = started ? columns.submit[k] + run.wait[k] + kept : NaN;
       run.end[k] = started ? run.start[k] + run.runtime[k] - kept : NaN;
-      run.queued[k] = started ? run.start[k] : Infinity;
-      run.used[k] = !started ? Infinity : failed && failed[k] ? run.start[k] : run.end[k];
+      // One that was refused did not wait.
+      const refused = ["rejected", "never_fits"].includes(about.reasons[run.reason[k]]);
+      run.queued[k] = started ? run.start[k] : refused ? columns.submit[k] : Infinity;
+      run.used[k] = !started ? run.queued[k] : failed && failed[k] ? run.start[k] : run.end[k];
       run.slow[k] = Math.max(1, (run.wait[k] + run.runtime[k]) / Math.max(run.runtime[k], about.tau));
       run.length[k] = about.length_limits.reduce((found, low, n) => run.runtime[k] >= low ? n : found, 0);
       last = Math.max(last, started ? run.end[k] : 0);

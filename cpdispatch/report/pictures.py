@@ -13,6 +13,7 @@ import numpy as np
 
 from cpdispatch.analyze import metrics
 from cpdispatch.analyze.look import COLOURS, DASHES, FORMATS, GREY, INK, MARKS, draw
+from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import UsageError
 from cpdispatch.extra import needed
@@ -131,7 +132,7 @@ def queue(shown: Sequence[Shown]) -> Any:
     means = []
     for of in shown:
         schedule = of.run.schedule()
-        until_s = np.where(schedule.started, schedule.start_s, edges_s[-1])
+        until_s = _waits_until(of, schedule, int(edges_s[-1]))
         one = np.ones(len(until_s), dtype=np.int64)
         means.append(_means(schedule.submit_s, until_s, one, edges_s))
     if len(shown) <= CURVES_MAX:
@@ -385,11 +386,21 @@ def _mean(values: FloatArray) -> float:
     return float(values.mean()) if len(values) else np.nan
 
 
+def _waits_until(of: Shown, schedule: ScheduleColumns, last_s: int) -> IntArray:
+    """Until when each job waits: one that was refused does not, another that never started always.
+
+    ``last_s`` is the end of the time.
+    """
+    refused = np.isin(of.run.jobs["reason"], ("rejected", "never_fits"))
+    never_s = np.where(refused, schedule.submit_s, last_s)
+    return np.where(schedule.started, schedule.start_s, never_s)
+
+
 def _lengths(of: Shown) -> tuple[IntArray, IntArray]:
     """How many jobs wait, and for how many seconds, from the first submission to the last end."""
     schedule = of.run.schedule()
     last_s = int(max(schedule.end_s.max(), schedule.submit_s.max())) + 1
-    until_s = np.where(schedule.started, schedule.start_s, last_s)
+    until_s = _waits_until(of, schedule, last_s)
     times_s = np.concatenate((schedule.submit_s, until_s, [last_s]))
     change = np.concatenate((np.repeat([1, -1], len(until_s)), [0]))
     order = np.argsort(times_s, kind="stable")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from cpdispatch.adapters.decided import decided
 from cpdispatch.adapters.slurm import kept
@@ -39,6 +40,7 @@ from cpdispatch.adapters.slurm.cluster import (
 )
 from cpdispatch.adapters.slurm.picture import AFTER, TASKS_MOST, Durations, take
 from cpdispatch.adapters.slurm.rules import Rules
+from cpdispatch.decision import Reason
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import UsageError
 
@@ -382,7 +384,11 @@ class Gain:
             shadow, lambda job: True, memory=self.rules.memory,
             durations=lambda job, limit_s: said[job.key],
         )  # fmt: skip
-        for job, names in picture.starts(decided(self.dispatcher, picture.instance)):
+        decision = decided(self.dispatcher, picture.instance)
+        refused = np.isin(decision.reason, (Reason.NEVER_FITS, Reason.REJECTED)).nonzero()[0]
+        for job in (*(job for job, _ in picture.left), *(picture.jobs[k] for k in refused)):
+            self._jobs[job.key].fixed = True
+        for job, names in picture.starts(decision):
             entry = self._jobs[job.key]
             entry.shadow_s, entry.nodes = instant_s, list(names)
 

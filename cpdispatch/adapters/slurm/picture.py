@@ -272,7 +272,7 @@ class _Taking(Nodes):
         return [part for part in self.cluster.partitions_of(job) if part.up]
 
     def _sized(self, job: Job, parts: list[Partition]) -> tuple[BoolArray, bool, int] | str:
-        """The nodes that a job may use, whether it has them alone, and how many it takes; or a text.
+        """The nodes that a job may use, whether it has them alone, how many it takes; or a text.
 
         Slurm starts a job in one of its partitions: one that takes several nodes gets them where
         there are the most.
@@ -358,7 +358,9 @@ class _Taking(Nodes):
             good = [each.state == "COMPLETED" for each in others if each.ended]
             # An array is not ok as soon as one of its tasks is not.
             over = len(good) == len(others) > 0
-            if (kind == "afterok" and not all(good)) or (kind == "afternotok" and over and all(good)):
+            if (kind == "afterok" and not all(good)) or (
+                kind == "afternotok" and over and all(good)
+            ):
                 return f"waits in vain: {job.dependency}"
             found += [each for each in others if not each.ended]
         return found
@@ -601,7 +603,7 @@ class _Taking(Nodes):
 
 
 def _room(found: tuple[BoolArray, bool, int]) -> tuple[bool, int]:
-    """How good nodes are for a job that takes so many of them: whether they are enough, and more."""
+    """Whether nodes are enough for a job that takes so many of them, and how many they are."""
     nodes, many = int(found[0].sum()), found[2]
     return nodes >= many, nodes
 

@@ -265,6 +265,28 @@ def test_a_dependency_that_slurm_has_met_and_forgotten_holds_in_the_shadow(
     assert made._jobs["1002"].job.dependency == told
 
 
+def test_a_job_that_would_be_left_to_slurm_is_in_the_shadow_as_it_is_there(tmp_path: Path) -> None:
+    """Only with the nodes it is seen that no instance can express it."""
+    site = Site.of(6, 1)
+    site.coming[0].update(submit_time=site.now_s(), seconds=5, required_nodes="n05",
+                          tres_req_str="cpu=8,node=2")  # fmt: skip
+    made = gain(tmp_path)
+    made.see(read(site))
+    site.step()
+    row, began_s = site.data["jobs"][0], site.now_s()
+    row["required_nodes"] = "n05"
+    row.update(job_state="PENDING", start_time=0, job_resources={}, gres_detail=[])
+    for _ in range(3):
+        made.see(read(site))
+        site.data["now_s"] += 1
+    row.update(job_state="COMPLETED", start_time=began_s, end_time=began_s + 2)
+    for _ in range(3):
+        site.data["now_s"] += 100
+        made.see(read(site))
+    assert not made._jobs
+    assert made.totals.jobs == 0
+
+
 def test_jobs_that_had_ended_before_the_first_look_are_in_no_shadow(tmp_path: Path) -> None:
     site = Site.of(6, 2)
     site.coming[0].update(seconds=5, submit_time=site.now_s())

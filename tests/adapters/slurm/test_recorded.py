@@ -146,7 +146,8 @@ def test_a_node_that_sleeps_is_woken_by_the_job_that_it_is_given_to(
     [
         ("features", "[fast|slow]", "asks for the features [fast|slow]"),
         (
-            "features", "unheard",
+            "features",
+            "unheard",
             "too few nodes are in its partition, have its features and are not excluded",
         ),
         ("het_job_id", 3, "asks for parts that start together"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -107,8 +107,8 @@ class Job:
         On each node; `WHOLE` where the job states none: Slurm then gives it all.
     cpu_memory_mb : int
         For each CPU, where the job says it so; else 0.
-    gpus : mapping of resource type to int
-        On each node.
+    gpus, all_gpus : mapping of resource type to int
+        On each node, where the job says it so; and on all nodes together.
     required, excluded : str
         Lists of nodes.
     tasks : str
@@ -173,10 +173,18 @@ class Job:
     remark: str = ""
     cpu_memory_mb: int = 0
     others_hold: bool = False
+    all_gpus: Mapping[str, int] = field(default_factory=dict)
 
     def memory_mb_of(self, nodes: int) -> int:
         """The memory on each node where it is spread evenly over so many; or `WHOLE`."""
         return self.cpu_memory_mb * -(-self.cpus // nodes) or self.memory_mb
+
+    def gpus_of(self, nodes: int) -> dict[str, int]:
+        """The GPUs on each node, by resource type, where they are spread over so many."""
+        found = dict(self.gpus)
+        for kind, many in self.all_gpus.items():
+            found[kind] = found.get(kind, 0) + -(-many // nodes)
+        return found
 
     @property
     def pending(self) -> bool:
@@ -371,7 +379,7 @@ def job_of(row: dict[str, Any]) -> Job:
     asked = tres(text_of(row.get("tres_req_str")))
     nodes = max(count(asked.get("node") or "1"), 1)
     cpus = max(count(asked.get("cpu") or "1"), 1)
-    gpus, left = _gpus(row, nodes)
+    gpus, all_gpus, left = _gpus(row)
     minutes = number_of(row.get("time_limit"))
     mark, _, wished = text_of(row.get("admin_comment")).partition(" ")
     start_s = max(number_of(row.get("start_time")) or 0, 0)
@@ -420,6 +428,7 @@ def job_of(row: dict[str, Any]) -> Job:
         text_of(row.get("state_description")),
         max(number_of(row.get("memory_per_cpu")) or 0, 0),
         mark == MARK and text_of(row.get("comment")).partition(" ")[0] == KEPT,
+        all_gpus,
     )
 
 
@@ -455,21 +464,24 @@ def _memory_mb(row: dict[str, Any], nodes: int, cpus: int) -> int:
     return number_of(row.get("memory_per_node")) or WHOLE
 
 
-def _gpus(row: dict[str, Any], nodes: int) -> tuple[dict[str, int], str]:
-    """The GPUs of each node by resource type; or why they cannot be told."""
+def _gpus(row: dict[str, Any]) -> tuple[dict[str, int], dict[str, int], str]:
+    """The GPUs by resource type, of each node, and of all together; or why they cannot be told."""
     total = max(number_of(row.get("tasks")) or 1, 1)
-    found: dict[str, int] = {}
-    for key, shares in (("tres_per_node", nodes), ("tres_per_job", 1), ("tres_per_task", total)):
+    each: dict[str, int] = {}
+    together: dict[str, int] = {}
+    for key, found, times in (
+        ("tres_per_node", each, 1), ("tres_per_job", together, 1),
+        ("tres_per_task", together, total),
+    ):  # fmt: skip
         text = text_of(row.get(key))
         parts = [part.removeprefix("gres:").removeprefix("gres/") for part in text.split(",")]
         for part in filter(None, parts):
             if part.split(":")[0] != "gpu":
-                return {}, f"asks for {part.split(':')[0]}"
+                return {}, {}, f"asks for {part.split(':')[0]}"
             for kind, many in gpus_of_gres(part).items():
-                found[kind] = found.get(kind, 0) + many * shares
-    if any(many % nodes for many in found.values()):
-        return {}, "asks for GPUs that cannot be split evenly over its nodes"
-    return {kind: many // nodes for kind, many in found.items() if many}, ""
+                if many:
+                    found[kind] = found.get(kind, 0) + many * times
+    return each, together, ""
 
 
 _NOT_EXPRESSED = {

@@ -347,8 +347,8 @@ def _names_of(past: Past) -> dict[str, str]:
 def _past(job: Job, limit_s: int) -> Past:
     return Past(
         job.key, job.submit_s, limit_s, job.nodes, -(-job.cpus // job.nodes),
-        sum(job.gpus.values()), 0 if job.memory_mb == WHOLE else job.memory_mb, job.user,
-        job.account, job.qos, job.partition, job.name,
+        sum(job.gpus_of(job.nodes).values()), 0 if job.memory_mb == WHOLE else job.memory_mb,
+        job.user, job.account, job.qos, job.partition, job.name,
     )  # fmt: skip
 
 

@@ -419,13 +419,14 @@ def _let_go(job: Job, now_s: int) -> bool:
 def _shares(cluster: Cluster, entry: Entry, nodes: dict[str, Node]) -> tuple[Share, ...]:
     """What a job holds in the shadow."""
     job, found = entry.job, []
-    asked_mb = job.memory_mb_of(max(len(entry.nodes), 1))
+    many = max(len(entry.nodes), 1)
+    asked_mb, gpus = job.memory_mb_of(many), job.gpus_of(many)
     whole = job.exclusive or any(part.exclusive for part in cluster.partitions_of(job))
     for name in entry.nodes:
         node = nodes.get(name)
         if node is None:
             continue
-        cpus = node.cpus if whole else -(-job.cpus // len(entry.nodes))
+        cpus = node.cpus if whole else -(-job.cpus // many)
         memory_mb = node.memory_mb if asked_mb == WHOLE else asked_mb
-        found.append(Share(name, -(-cpus // node.threads), memory_mb, job.gpus))
+        found.append(Share(name, -(-cpus // node.threads), memory_mb, gpus))
     return tuple(found)

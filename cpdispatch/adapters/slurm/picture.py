@@ -181,9 +181,9 @@ def take(
 
 
 def tasks_busy(jobs: Iterable[Job], array: int) -> int:
-    """How many tasks of an array run, or are released to."""
+    """How many tasks of an array run, are suspended, or are released to."""
     return sum(
-        job.array == array and not job.ended and not job.tasks and job.priority > 0 for job in jobs
+        job.array == array and not job.ended and not job.tasks and not job.held for job in jobs
     )
 
 
@@ -196,7 +196,7 @@ class _Taking(Nodes):
         super().__init__(cluster, memory)
         self.durations = durations
         self.tests = tests
-        self.allowed: dict[object, tuple[BoolArray | str, bool]] = {}
+        self.allowed: dict[object, tuple[BoolArray | str, bool, dict[str, int]]] = {}
         self.by_number: dict[int, list[Job]] = {}
         for job in cluster.jobs:
             for number in {job.array, job.own} - {0}:
@@ -248,7 +248,7 @@ class _Taking(Nodes):
         """What a job asks for; a text why that cannot be said; None while it is not ready."""
         if job.left:
             return job.left
-        if unknown := set(job.gpus) - set(self.kinds):
+        if unknown := {*job.gpus, *job.all_gpus} - set(self.kinds):
             return f"asks for {', '.join(sorted(unknown))}, which no node has"
         parts, up = self.cluster.partitions_of(job), self._up(job)
         if not up:
@@ -258,7 +258,7 @@ class _Taking(Nodes):
             # In one that is down for now it may be possible.
             return found if isinstance(self._sized(job, parts), str) else None
         nodes, exclusive, units = found
-        if units > job.nodes and job.gpus:
+        if any(many % units for many in job.all_gpus.values()):
             return "asks for GPUs that cannot be split evenly over its nodes"
         after = self._after(job)
         if isinstance(after, str):
@@ -266,7 +266,8 @@ class _Taking(Nodes):
         if after is None:
             return None
         core = -(-job.cpus // units)
-        return Ask(job, units, core, job.memory_mb_of(units), nodes, exclusive, after)
+        gpus = job.gpus_of(units)
+        return Ask(job, units, core, job.memory_mb_of(units), gpus, nodes, exclusive, after)
 
     def _up(self, job: Job) -> list[Partition]:
         return [part for part in self.cluster.partitions_of(job) if part.up]
@@ -277,22 +278,25 @@ class _Taking(Nodes):
         Slurm starts a job in one of its partitions: one that takes several nodes gets them where
         there are the most.
         """
-        nodes, exclusive = self._allowed(job, parts)
+        nodes, exclusive, most = self._allowed(job, parts)
         if isinstance(nodes, str):
             return nodes
-        # With more CPUs than any of them has it is spread over several, unless it says how many.
-        most = int(self.capacity[nodes, 0].max())
+        # With more than any of them has it is spread over several, unless it says how many.
         if (allowed := self.cluster.cpus_most_of(job)) != NO_LIMIT:
-            most = min(most, allowed)
-        units = max(job.nodes, -(-job.cpus // most))
+            most = most | {"core": min(most["core"], allowed)}
+        asked = {"core": job.cpus, **job.all_gpus}
+        units = max(job.nodes, *(-(-many // max(most[kind], 1)) for kind, many in asked.items()))
         if units == 1 or len(parts) == 1:
             return nodes, exclusive, units
         apart = [self._sized(job, [part]) for part in parts]
         fit = [found for found in apart if not isinstance(found, str)]
         return max(fit, key=_room, default=_TOO_FEW)
 
-    def _allowed(self, job: Job, parts: list[Partition]) -> tuple[BoolArray | str, bool]:
-        """The nodes of these that a job may use, or why none; and whether it has them alone.
+    def _allowed(
+        self, job: Job, parts: list[Partition]
+    ) -> tuple[BoolArray | str, bool, dict[str, int]]:
+        """The nodes of these that a job may use, or why none; whether it has them alone; and what
+        the largest of them have.
 
         Thousands of jobs say the same: each answer is found once.
         """
@@ -301,7 +305,9 @@ class _Taking(Nodes):
             job.excluded, job.exclusive, job.nodes,
         )  # fmt: skip
         if said not in self.allowed:
-            self.allowed[said] = self._allowed_anew(job, parts)
+            nodes, exclusive = self._allowed_anew(job, parts)
+            most = [] if isinstance(nodes, str) else self.capacity[nodes].max(axis=0).tolist()
+            self.allowed[said] = nodes, exclusive, dict(zip(self.kinds, most, strict=False))
         return self.allowed[said]
 
     def _named(self, names: Iterable[str]) -> BoolArray:
@@ -396,7 +402,7 @@ class _Taking(Nodes):
         request = np.zeros((len(asked), len(self.kinds) + len(more.names)), dtype=np.int64)
         for k, ask in enumerate(asked):
             memory_mb = 0 if ask.memory_mb == WHOLE else ask.memory_mb
-            request[k] = [*self.own(ask.core, ask.job.gpus, memory_mb), *more.of(k, ask)]
+            request[k] = [*self.own(ask.core, ask.gpus, memory_mb), *more.of(k, ask)]
         jobs = [ask.job for ask in asked]
         limits_s = [self._limit_s(job) for job in jobs]
         expected_s, upper_s = zip(*map(self._lasts_s, jobs), strict=True) if jobs else ((), ())
@@ -534,7 +540,7 @@ class _Taking(Nodes):
         # One that has its nodes alone holds GPUs that it did not ask for.
         if len(shares) < found.units or any(
             share.gpus.get(kind, 0) < many
-            for share in job.shares for kind, many in job.gpus.items()
+            for share in job.shares for kind, many in found.gpus.items()
         ):  # fmt: skip
             return None
         most = np.array([own for _, own in shares]).max(axis=0)
@@ -546,7 +552,7 @@ class _Taking(Nodes):
 
     def _per_node(self, ask: Ask) -> list[int]:
         """What a job asks for on each of its nodes, of the types that nodes have."""
-        return self.own(ask.core, ask.job.gpus, max(ask.memory_mb, 0))
+        return self.own(ask.core, ask.gpus, max(ask.memory_mb, 0))
 
     def _shared(self, job: Job) -> list[tuple[int, list[int]]]:
         return [
@@ -558,13 +564,13 @@ class _Taking(Nodes):
     def _promised(self, claim: Claim) -> list[tuple[int, list[int]]]:
         job, nodes = claim.job, [self.node[n] for n in claim.nodes if n in self.node]
         core = -(-job.cpus // max(len(nodes), 1))
-        asked_mb = job.memory_mb_of(max(len(nodes), 1))
+        asked_mb, gpus = job.memory_mb_of(max(len(nodes), 1)), job.gpus_of(max(len(nodes), 1))
         exclusive = self._allowed(job, self._up(job))[1]
         found = []
         for k in nodes:
             memory_mb = self.nodes[k].memory_mb if asked_mb == WHOLE else asked_mb
             cpus = self.nodes[k].cpus if exclusive else core
-            found.append((k, self.own(cpus, job.gpus, memory_mb)))
+            found.append((k, self.own(cpus, gpus, memory_mb)))
         return found
 
     # ------------------------------------------------------------------------------- the system

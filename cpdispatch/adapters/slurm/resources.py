@@ -25,6 +25,7 @@ class Ask:
     units: int
     core: int
     memory_mb: int
+    gpus: Mapping[str, int]
     nodes: BoolArray
     exclusive: bool
     after: list[Job] = field(default_factory=list)
@@ -120,7 +121,7 @@ class More:
     def _large(have: Nodes, ask: Ask, largest: IntArray) -> bool:
         if ask.exclusive or (have.memory and ask.memory_mb == WHOLE):
             return True
-        own = np.array(have.own(ask.core, ask.job.gpus, ask.memory_mb))
+        own = np.array(have.own(ask.core, ask.gpus, ask.memory_mb))
         return bool((2 * own > largest).any())
 
     def of(self, position: int, ask: Ask) -> list[int]:

@@ -148,8 +148,8 @@ def violations(client: Client, first: int = 0) -> list[str]:
     groups = tuple(NodeGroup(n.name, 1, (n.cpus, n.gpus.get("gpu", 0), n.memory_mb)) for n in nodes)
     rows = []
     since = [row for row in client.jobs() if row["job_id"] >= first]
-    for row, _ in ended(since).values():
-        gpus = job_of(row | {"job_state": "COMPLETED"}).gpus.get("gpu", 0)
+    for row, given in ended(since).values():
+        gpus = job_of(row | {"job_state": "COMPLETED"}).gpus_of(max(len(given), 1)).get("gpu", 0)
         for share in row["job_resources"].get("allocated_nodes", ()):
             cores = sum(len(socket["cores"]) for socket in share["sockets"].values())
             rows.append((row, (cores, gpus, share["memory_allocated"]), number[share["nodename"]]))

@@ -153,12 +153,13 @@ class Recorded:
         many = len(named) or job.nodes
         cores = 16 if job.exclusive else -(-job.cpus // many)
         memory_mb = 64_000 if job.memory_mb < 0 else job.memory_mb
+        asked = job.gpus_of(many).get("gpu", 0)
         free = [
             node for node in self.data["nodes"]
             if (not named or node["name"] in named)
             and node["cpus"] - node["alloc_cpus"] >= cores
             and node["real_memory"] - node["alloc_memory"] >= memory_mb
-            and _gpus(node["gres"]) - _gpus(node["gres_used"]) >= job.gpus.get("gpu", 0)
+            and _gpus(node["gres"]) - _gpus(node["gres_used"]) >= asked
             and node["state"] in ("idle", "mixed", "allocated") and not node["state_flags"]
         ]  # fmt: skip
         if len(free) < many:
@@ -175,7 +176,7 @@ class Recorded:
             ]
         }  # fmt: skip
         # Who has nodes alone has their GPUs, too.
-        gpus = [_gpus(node["gres"]) if job.exclusive else job.gpus.get("gpu", 0) for node in taken]
+        gpus = [_gpus(node["gres"]) if job.exclusive else asked for node in taken]
         row["gres_detail"] = [f"gpu:{many}(IDX:0)" for many in gpus] if any(gpus) else []
         self._hold(row, 1)
         names = sorted(node["name"] for node in taken)

@@ -31,7 +31,7 @@ from cpdispatch.adapters.slurm.client import Client, RefusedError, SlurmError
 from cpdispatch.adapters.slurm.cluster import job_of, read
 from cpdispatch.adapters.slurm.drive import FIRST, LAST, Driver
 from cpdispatch.adapters.slurm.journal import NAME, Journal
-from cpdispatch.adapters.slurm.picture import take
+from cpdispatch.adapters.slurm.picture import Claim, take
 from cpdispatch.adapters.slurm.rules import Rules, waits
 from cpdispatch.adapters.slurm.watch import watch
 from cpdispatch.decision import Certificate, Decision, Placements
@@ -190,6 +190,28 @@ def test_memory_for_each_cpu_is_spread_with_the_cpus(slurm: Recorded, tmp_path: 
     assert "15" not in claims.left
 
 
+def test_gpus_of_all_nodes_together_are_spread_over_as_many_as_they_need(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    most = {"tres_per_node": "", "tres_req_str": "cpu=6,mem=6M,node=1", "features": ""}
+    slurm.row(5).update(most | {"tres_per_job": "gres:gpu:6"})  # a node has 4
+    slurm.row(9).update(most | {"tres_per_job": "gres:gpu:5"})
+    slurm.row(10).update(most | {"tres_per_node": "gres:gpu:5", "partition": "main"})
+    picture = take(read(slurm), lambda job: job.held)
+    gpu = picture.instance.system.resource("gpu")
+    position = [job.key for job in picture.jobs].index("5")
+    assert picture.instance.queue.units[position] == 2
+    assert picture.instance.queue.request[position, gpu] == 3
+    made = driver(slurm, tmp_path)
+    done = made.cycle()
+    assert len(done.released["5"]) == 2
+    assert done.left["9"] == "asks for GPUs that cannot be split evenly over its nodes"
+    assert done.left["10"] == "fits no nodes, says the dispatcher"
+    assert made.cycle().released.keys().isdisjoint({"5"})
+    held = take(read(slurm), lambda job: False, [Claim(job_of(slurm.row(5)), ("n11", "n12"))])
+    assert held.instance.free[10, gpu] == 1
+
+
 def test_a_partition_that_is_drained_still_starts_what_is_queued(
     slurm: Recorded, tmp_path: Path
 ) -> None:
@@ -277,6 +299,11 @@ def test_the_cores_of_a_suspended_job_go_to_others(slurm: Recorded, tmp_path: Pa
     done = driver(slurm, tmp_path).cycle()
     assert done.released["9"] == ["n04"]
     assert "8" not in done.released  # it waits for the suspended one
+    slurm = Recorded.load()
+    row = slurm.row("3")  # to Slurm, a task that is suspended is one of those that run
+    row.update(job_state="SUSPENDED", priority=0, array_job_id=7, array_task_id=9)
+    tasks = [job.key for job in take(read(slurm), lambda job: job.held).jobs if job.array == 7]
+    assert tasks == ["7_0", "7_1"]  # of 3 at a time
     slurm = Recorded.load()
     slurm.row("3")["job_state"] = "SUSPENDED"
     slurm.data["nodes"][3].update(alloc_cpus=0)

@@ -151,13 +151,21 @@ def _begun(
 
 def _by_windows(made: dispatch.Dispatcher, trigger: str, correction: str) -> Backfill | Reject:
     """The dispatcher, if it needs no more than a window of the log."""
-    if (
-        isinstance(made, Backfill | Reject)
-        and replayable(made, trigger)
-        and correction != "refresh"
-        and (isinstance(made, Reject) or (made.depth <= 1 and not made.test_s))
+    if correction == "refresh":
+        raise UsageError(
+            "correction refresh asks the predictor while jobs run, and replays by windows ask "
+            "none: leave --window out, or name another --correction"
+        )
+    if isinstance(made, Backfill | Reject) and (
+        isinstance(made, Reject) or (made.depth <= 1 and not made.test_s)
     ):
-        return made
+        if replayable(made, trigger):
+            return made
+        if replayable(made, "instant"):
+            raise UsageError(
+                f"dispatcher {made.name} cannot be replayed by windows with the trigger event: "
+                "leave --window or limits= out, or use --trigger instant"
+            )
     raise UsageError(
         f"dispatcher {made.name} cannot be replayed by windows: those that can are of the "
         "backfilling family, with at most one reservation, and without test runs and a bound on "

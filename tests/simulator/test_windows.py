@@ -211,6 +211,11 @@ def test_parts_without_a_job_that_can_run_are_passed_over(tmp_path: Path) -> Non
     [
         (["-d", "easy:wait=0.5"], "easy:wait=0.5 cannot be replayed by windows"),
         (["-d", "conservative"], "conservative cannot be replayed by windows"),
+        (
+            ["-d", "easy:limits=requested", "--trigger", "event"],
+            "limits=requested cannot be replayed by windows with the trigger event: .* --trigger",
+        ),
+        (["--correction", "refresh"], "correction refresh asks the predictor .* another"),
         (["--predict", "last2"], "predictor last2 cannot be replayed by windows"),
         (
             ["--predict", "tests.predict.test_predict:HalfWalltime"],

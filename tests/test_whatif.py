@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -104,14 +105,14 @@ def test_the_figures_are_those_of_the_runs(
 ) -> None:
     table = tmp_path / "table.csv"
     arguments = (
-        log, "--system", "8", "--system", "-50%", "-d", "easy", "-d", "sjf", "--out",
+        log, "--system", "8", "--system", "-25%", "-d", "easy", "-d", "sjf", "--out",
         tmp_path / "out", "--csv", table, "--json",
     )  # fmt: skip
     code, out, _ = said(capsys, *arguments)
     assert code == 0
     rows: list[dict[str, Any]] = json.loads(out)["rows"]
     assert [(row["system"], row["capacity"], row["dispatcher"]) for row in rows] == [
-        ("8", 8, "easy"), ("8", 8, "sjf"), ("8 -50%", 4, "easy"), ("8 -50%", 4, "sjf"),
+        ("8", 8, "easy"), ("8", 8, "sjf"), ("8 -25%", 6, "easy"), ("8 -25%", 6, "sjf"),
     ]  # fmt: skip
     for row in rows:
         run = simulate(*prepare(read(log), str(row["capacity"])), row["dispatcher"])
@@ -123,13 +124,30 @@ def test_the_figures_are_those_of_the_runs(
     assert rows[3]["slowdown_ratio"] == pytest.approx(
         rows[3]["bounded_slowdown_mean"] / rows[1]["bounded_slowdown_mean"]
     )
-    assert rows[2]["jobs_never_started"] == sum(k % 5 == 4 for k in range(1, 61))
     with table.open(newline="") as file:
         written = list(csv.DictReader(file))
     assert [float(row["wait_s_mean"]) for row in written] == [row["wait_s_mean"] for row in rows]
     assert said(capsys, *arguments)[1] == out  # nothing is run again
-    code, out, _ = said(capsys, *arguments[:-1])
-    assert "8 -50%: 12 jobs never started; the figures are of the others." in out
+
+
+def test_where_other_jobs_start_no_ratio_says_that_waits_are_shorter(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    given = (log, "--system", "8", "--system", "-50%", "--page", page)
+    first, half = json.loads(said(capsys, *given, "--json")[1])["rows"]
+    assert half["jobs_never_started"] == sum(k % 5 == 4 for k in range(1, 61))
+    assert (half["wait_ratio"], half["slowdown_ratio"]) == (None, None)
+    assert (first["wait_ratio"], first["slowdown_ratio"]) == (1, 1)
+    text = page.read_text()
+    assert (
+        "<p>On 8 -50%, 12 jobs never started under easy, instead of 0: the means are of other "
+        "jobs, so they have no ratio. A job waits" in text
+    )
+    assert 'class="better"' not in text
+    assert 'class="worse"' not in text
+    for told in (text, said(capsys, *given)[1]):
+        assert "8 -50%: 12 jobs never started; the figures are of the others." in told
 
 
 def test_draws_have_a_spread(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,22 +202,67 @@ def test_the_page_says_what_the_table_says(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    given = (log, "--system", "8", "--system", "-50%", "--page", page)
+    given = (log, "--system", "8", "--system", "-25%", "--page", page)
     assert f"wrote {page}" in said(capsys, *given)[1]
     _, out, _ = said(capsys, *given, "--json")
-    first, half = json.loads(out)["rows"]
+    first, less = json.loads(out)["rows"]
     text = page.read_text()
     assert "<!--" not in text
     assert "http" not in text.replace("http-equiv", "")
-    told = duration(half["wait_s_mean"]), duration(first["wait_s_mean"])
+    told = duration(less["wait_s_mean"]), duration(first["wait_s_mean"])
     assert (
-        f"On 8 -50%, jobs wait {half['wait_ratio']:.2f} times as long under easy in the mean: "
+        f"On 8 -25%, jobs wait {less['wait_ratio']:.2f} times as long under easy in the mean: "
         f"{told[0]} instead of {told[1]}." in text
     )
-    assert f'<span class="worse">{half["slowdown_ratio"]:,.2f}</span>' in text
-    share = 100 * first["wait_s_mean"] / half["wait_s_mean"]
+    assert f'<span class="worse">x{less["slowdown_ratio"]:.2f}</span>' in text
+    assert '<span class="">x1.00</span>' in text
+    share = 100 * first["wait_s_mean"] / less["wait_s_mean"]
     assert f'{told[1]}<div class="bar" aria-hidden="true" style="width:{share:.1f}%">' in text
-    assert "8 -50%: 12 jobs never started" in text
+
+
+def test_where_the_first_system_fails_the_page_takes_no_other_for_it(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    given = (log, "-d", FAILS, "--system", "8", "--system", "6", "--system", "9", "--page", page)
+    assert said(capsys, *given)[0] == 2
+    text = unescape(page.read_text())
+    assert "The same log on 8, 6, 9; ratios are to 8." in text
+    assert "<p>No dispatcher has runs in which jobs started on 8 and on another system" in text
+    assert f"<li>small, {FAILS} on 8 failed: dispatcher fails on eight raised" in text
+
+
+def test_figures_are_of_the_draws_that_did_not_fail_on_one_of_the_systems(log: Path) -> None:
+    first_runs, other_runs = [], []
+    for draw, jobs in enumerate((60, 50, 40)):
+        found = whatif.alternatives(read(log), ["8", "10"], jobs)
+        for each, runs in zip(found, (first_runs, other_runs), strict=True):
+            run = simulate(each.workload, each.system, "easy")
+            runs.append(RunSummary.of(replace(run, about=run.about | {"draw": draw})))
+    first, other = whatif.rows_of(found, [first_runs[1:], other_runs])
+    assert (first["runs"], other["runs"]) == (2, 2)
+    assert other["wait_s_mean"] == sum(run.metrics["wait_s_mean"] for run in other_runs[1:]) / 2
+    assert other["wait_ratio"] == pytest.approx(other["wait_s_mean"] / first["wait_s_mean"])
+
+
+def test_a_ratio_within_noise_is_in_brackets_and_has_no_colour(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    limit = "core per user=5"
+    given = (log, "--system", "8", "--system", limit, "--shake", 6, "--page", page)
+    _, row = json.loads(said(capsys, *given, "--json")[1])["rows"]
+    assert row["wait_ratio_low"] < 1 < row["wait_ratio_high"]
+    told, text = f"(x{row['wait_ratio']:.2f})", page.read_text()
+    assert f'<span class="">{told}</span>' in text
+    assert ", which is within noise." in text
+    assert '<span class="">x1.00</span>' in text
+    assert f"{duration(row['wait_s_max'])} ± {duration(row['wait_s_max_spread'])}" in text
+    assert f"{row['utilisation']:.1%} ± {row['utilisation_spread']:.1%}" in text
+    printed = said(capsys, *given)[1]
+    for each in (text, printed):
+        assert "(x2.00): within noise: the 95 % interval over the draws includes x1." in each
+    assert told in printed
 
 
 def test_a_system_on_which_a_dispatcher_fails_leaves_the_others(
@@ -247,16 +310,18 @@ def test_what_the_page_says_where_nobody_waits_or_starts() -> None:
     def row(system: str, wait_s: float | None, ratio: float | None) -> dict[str, Any]:
         return {
             "system": system, "dispatcher": "easy", "predictor": "walltime",
-            "wait_s_mean": wait_s, "wait_ratio": ratio,
+            "wait_s_mean": wait_s, "wait_ratio": ratio, "wait_ratio_low": None,
+            "wait_ratio_high": None, "jobs_never_started": 0,
         }  # fmt: skip
 
     for first_s, other_s, ratio, says in (
         (0.0, 0.0, None, "On b, jobs wait the same under easy in the mean: 0 s instead of 0 s."),
         (0.0, 9.0, None, "On b, jobs wait longer under easy in the mean: 9 s instead of 0 s."),
         (6.0, 9.0, 1.5, "On b, jobs wait 1.50 times as long under easy in the mean: 9 s instead"),
-        (0.0, None, None, "No job started on two of the systems"),
+        (0.0, None, None, "No dispatcher has runs in which jobs started on a and on another"),
+        (5.0, 6.0, None, "No dispatcher has runs in which jobs started on a and on another"),
     ):
-        (said,) = sentences([row("a", first_s, ratio and 1.0), row("b", other_s, ratio)])
+        (said,) = sentences([row("a", first_s, ratio and 1.0), row("b", other_s, ratio)], "a")
         assert said.startswith(says)
 
 

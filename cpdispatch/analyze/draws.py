@@ -126,13 +126,13 @@ def slowdown_difference(matched: Pairs) -> Difference | None:
 
 
 def figure_difference(key: str, matched: Pairs) -> Difference | None:
-    """How another figure differs over the draws that have it; None if these are too few."""
+    """How another figure differs over the draws that have it; None if there are none."""
     counted = [
         (run, first)
         for run, first in matched
         if not isnan(run.get(key, nan)) and not isnan(first.get(key, nan))
     ]
-    return difference(*_series(key, counted)) if len(counted) >= PAIRS_MIN else None
+    return difference(*_series(key, counted)) if counted else None
 
 
 def _series(key: str, matched: Pairs) -> tuple[list[float], list[float]]:

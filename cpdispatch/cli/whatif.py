@@ -35,6 +35,8 @@ from cpdispatch.errors import UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cpdispatch.experiment.whatif import Alternative
+
 
 def whatif(
     trace: str,
@@ -118,7 +120,7 @@ def whatif(
         summaries, failure = run(parts, workers, lambda done, runs: advance(done / runs), stop)
     if rows := whatif.rows_of(found, summaries):
         failed = {} if failure is None else {"failed": failure.problems}
-        _tell(log.name, found[0].system.resources[0], rows, csv, page, json, failed)
+        _tell(log.name, found[0], rows, csv, page, json, failed)
     if failure is not None:
         raise failure
     return DONE
@@ -138,19 +140,21 @@ def _check(
 
 
 def _tell(
-    log: str, resource: str, rows: list[dict[str, Any]], csv: Path | None, page: Path | None,
+    log: str, first: Alternative, rows: list[dict[str, Any]], csv: Path | None, page: Path | None,
     json: bool, failed: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write the table and the page where they are asked for, and print the rows."""
     from cpdispatch.experiment import whatif
     from cpdispatch.files import write_bytes
 
+    resource = first.system.resources[0]
     if csv is not None:
         write_bytes(csv, whatif.as_csv(rows))
     if page is not None:
         from cpdispatch.report.whatif import whatif_page
 
-        write_bytes(page, whatif_page(log, resource, rows).encode())
+        why = failed.get("failed", {})
+        write_bytes(page, whatif_page(log, resource, first.name, rows, why).encode())
     written = [path for path in (csv, page) if path is not None]
     if json:
         print_json({"workload": log, "rows": rows, "files": [*map(str, written)], **failed})
@@ -160,11 +164,12 @@ def _tell(
 
 def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Path]) -> None:
     """Print the rows for people, and which files were written."""
-    from cpdispatch.report.whatif import never_started
+    from cpdispatch.report.whatif import never_started, noise_told
 
     console = console_of_stdout()
     print_in_whole_lines(console, _table(log, resource, rows))
-    console.print("slowdown: mean bounded slowdown", style="dim")
+    for told in ("slowdown: mean bounded slowdown", *noise_told(rows)):
+        print_sentence(console, told, style="dim")
     for said in never_started(rows):
         print_sentence(console, said, style="yellow")
     for path in written:
@@ -174,7 +179,7 @@ def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Pa
 def _table(log: str, resource: str, rows: list[dict[str, Any]]) -> Table:
     """The rows for people."""
     from cpdispatch.analyze.compare import duration
-    from cpdispatch.report.whatif import who
+    from cpdispatch.report.whatif import ratio, spread, who
 
     several = len({(row["dispatcher"], row["predictor"]) for row in rows}) > 1
     table = table_of(
@@ -184,27 +189,15 @@ def _table(log: str, resource: str, rows: list[dict[str, Any]]) -> Table:
     )
     last = ""
     for row in rows:
-        waits = [_spread(row, name, duration) for name in ("wait_s_mean", "wait_s_max")]
-        slowdown = _spread(row, "bounded_slowdown_mean", "{:,.2f}".format)
+        waits = [spread(row, name, duration) for name in ("wait_s_mean", "wait_s_max")]
+        slowdown = spread(row, "bounded_slowdown_mean", "{:,.2f}".format)
         if several and last and row["system"] != last:
             table.add_row()
         table.add_row(
             row["system"] if row["system"] != last else "",
             who(row), f"{row['capacity']:,}",
-            waits[0], _times(row["wait_ratio"]), waits[1], slowdown, _times(row["slowdown_ratio"]),
-            _spread(row, "utilisation", "{:.1%}".format),
+            waits[0], ratio(row, "wait_ratio"), waits[1], slowdown, ratio(row, "slowdown_ratio"),
+            spread(row, "utilisation", "{:.1%}".format),
         )  # fmt: skip
         last = row["system"]
     return table
-
-
-def _times(ratio: float | None) -> str:
-    return "" if ratio is None else f"x{ratio:.2f}"
-
-
-def _spread(row: dict[str, Any], name: str, write: Any) -> str:
-    """A mean, and its standard deviation over draws where there are several."""
-    if row[name] is None:
-        return "-"
-    spread = row[f"{name}_spread"]
-    return str(write(row[name])) + ("" if spread is None else f" ± {write(spread)}")

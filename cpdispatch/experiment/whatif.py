@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cpdispatch.analyze.draws import Pairs, figure_difference
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment.report import tables
 from cpdispatch.experiment.runs import Experiment, Part, RunPlan, RunSummary, check_apart, safe
@@ -174,18 +175,25 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """A row a system and dispatcher: its figures, and what they are of those on the first system.
 
+    Figures of a dispatcher are over the draws that it has on each system on which it has any.
+
     Returns
     -------
     list of dict
         ``system``, ``nodes``, ``capacity`` (of the first resource type of the first system),
         ``dispatcher``, ``predictor``, ``runs``, the `FIGURES`, each mean with its ``_spread`` over
         draws (None for one run), and ``wait_ratio`` and ``slowdown_ratio`` to the same dispatcher
-        on the first system (None where that is 0, or has failed).
+        on the first system, each with ``_low`` and ``_high``, its 95 % interval, see
+        `cpdispatch.analyze.difference` (None where there are too few draws). A ratio is None where
+        it would be by 0, where the first system has no such run, and where other jobs started
+        there (the numbers of those that never started differ).
     """
     rows: list[dict[str, Any]] = []
     resource = found[0].system.resources[0]
-    first: dict[tuple[str, str], dict[str, Any]] = {}
+    summaries = _in_common(summaries)
+    of_first = _by_draw(summaries[0])
     for each, runs in zip(found, summaries, strict=True):
+        of_each = _by_draw(runs)
         total = dict(zip(each.system.resources, each.system.total.tolist(), strict=True))
         for row in (row for _, of_log in tables(runs) for row in of_log):
             figures = row.get("figures", {})
@@ -198,18 +206,48 @@ def rows_of(
             for name in FIGURES:
                 made[name] = row.get(name)
                 made[f"{name}_spread"] = figures.get(name, {}).get("spread")
-            if each is found[0]:
-                first[key] = made
-            against = first.get(key, {})
-            made["wait_ratio"] = _ratio(made, against, "wait_s_mean")
-            made["slowdown_ratio"] = _ratio(made, against, "bounded_slowdown_mean")
+            there = of_first.get(key, {})
+            matched = [(run, there[draw]) for draw, run in of_each[key].items() if draw in there]
+            made |= _ratio("wait_ratio", "wait_s_mean", matched)
+            made |= _ratio("slowdown_ratio", "bounded_slowdown_mean", matched)
             rows.append(made)
     return rows
 
 
-def _ratio(row: dict[str, Any], first: dict[str, Any], name: str) -> float | None:
-    here, there = row[name], first.get(name)
-    return here / there if here is not None and there else None
+def _by_draw(runs: Sequence[RunSummary]) -> dict[tuple[str, str], dict[int, dict[str, float]]]:
+    """The metrics of the runs of each dispatcher and predictor, by their draw."""
+    found: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    for run in runs:
+        of_draws = found.setdefault((run.about["dispatcher"], run.about["predictor"]), {})
+        of_draws[run.about.get("draw", 0)] = run.metrics
+    return found
+
+
+def _in_common(summaries: Sequence[Sequence[RunSummary]]) -> list[list[RunSummary]]:
+    """The runs without those of draws that their dispatcher lacks on a system where it has any."""
+    common: dict[tuple[str, str], set[int]] = {}
+    for runs in summaries:
+        for key, of_draws in _by_draw(runs).items():
+            common[key] = common.get(key, of_draws.keys()) & of_draws.keys()
+
+    def is_kept(run: RunSummary) -> bool:
+        draws = common[run.about["dispatcher"], run.about["predictor"]]
+        return not draws or run.about.get("draw", 0) in draws
+
+    return [[run for run in runs if is_kept(run)] for runs in summaries]
+
+
+def _ratio(name: str, figure: str, matched: Pairs) -> dict[str, float | None]:
+    """The ratio of a figure over draws, with its interval."""
+    over = figure_difference(figure, matched)
+    never = "jobs_never_started"
+    if (
+        over is None
+        or not any(first[figure] for _, first in matched)
+        or any(run[never] != first[never] for run, first in matched)
+    ):
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    return {name: over.ratio, f"{name}_low": over.low, f"{name}_high": over.high}
 
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> bytes:

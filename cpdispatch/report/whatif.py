@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from cpdispatch.analyze import compare
@@ -10,54 +10,74 @@ from cpdispatch.report.page import BOUNDED_SLOWDOWN, file_of, framed
 from cpdispatch.report.words import Row, table_of
 
 _BARS = {"wait_s_mean": compare.duration, "bounded_slowdown_mean": "{:,.2f}".format}
+_RATIOS = ("wait_ratio", "slowdown_ratio")
 
 _WAIT = "A job waits from its submission to its start."
 
 
-def whatif_page(log: str, resource: str, rows: Sequence[Row]) -> str:
+def whatif_page(
+    log: str, resource: str, first: str, rows: Sequence[Row], failed: Mapping[str, str]
+) -> str:
     """The page as HTML: one file that needs no other and makes no request.
 
     Parameters
     ----------
-    log, resource : str
-        Names of the log and of the systems' first resource type.
+    log, resource, first : str
+        Names of the log, of the systems' first resource type, and of the first system.
     rows : sequence of dict
-        As of `cpdispatch.experiment.whatif.rows_of`; those of the first system stand first.
+        As of `cpdispatch.experiment.whatif.rows_of`.
+    failed : mapping
+        Why runs failed, by what they are called.
     """
-    systems = list(dict.fromkeys(row["system"] for row in rows))
+    systems = list(dict.fromkeys([first, *(row["system"] for row in rows)]))
+    notes = [*_notes(rows), *(f"{run} failed: {why}." for run, why in failed.items())]
     parts = {
         "TITLE": escape(f"{log} on {len(systems)} systems"),
-        "LEAD": escape(f"The same jobs on {', '.join(systems)}; ratios are to {systems[0]}."),
-        "VERDICT": escape(" ".join([*sentences(rows), _WAIT])),
+        "LEAD": escape(f"The same log on {', '.join(systems)}; ratios are to {first}."),
+        "VERDICT": escape(" ".join([*sentences(rows, first), _WAIT])),
         "TABLE": _table(resource, rows),
-        "NOTES": "".join(f"<li>{escape(line)}</li>" for line in _notes(rows)),
+        "NOTES": "".join(f"<li>{escape(line)}</li>" for line in notes),
         "CSS": file_of("page.css"),
         "JS": file_of("theme.js"),
     }
     return framed("whatif.html", parts)
 
 
-def sentences(rows: Sequence[Row]) -> list[str]:
-    """What each other system brings under each dispatcher, in plain words."""
+def sentences(rows: Sequence[Row], first: str) -> list[str]:
+    """What each system brings beside the first one under each dispatcher, in plain words."""
+    of_first = {who(row): row for row in rows if row["system"] == first}
     found = []
-    first = {who(row): row for row in reversed(rows) if row["system"] == rows[0]["system"]}
     for row in rows:
-        before = first.get(who(row))
-        if row["system"] == rows[0]["system"] or before is None:
+        before = of_first.get(who(row))
+        if row["system"] == first or before is None:
             continue
-        if row["wait_s_mean"] is None or before["wait_s_mean"] is None:
+        many, instead = row["jobs_never_started"], before["jobs_never_started"]
+        if many != instead:
+            found.append(
+                f"On {row['system']}, {_jobs(many)} never started under {who(row)}, instead of "
+                f"{_many(instead)}: the means are of other jobs, so they have no ratio."
+            )
             continue
-        times = row["wait_ratio"]
-        if times is None:  # nobody waits on the first system
-            told = "longer" if row["wait_s_mean"] else "the same"
-        else:
+        now_s, before_s = row["wait_s_mean"], before["wait_s_mean"]
+        if now_s is None or before_s is None:
+            continue
+        times, *interval = _with_interval(row, "wait_ratio")
+        if times is not None:
             told = "the same" if f"{times:.2f}" == "1.00" else f"{times:.2f} times as long"
+        elif not before_s:
+            told = "longer" if now_s else "the same"
+        else:  # the two have no draw in common
+            continue
+        noise = told != "the same" and compare.within_noise(*interval)
         found.append(
             f"On {row['system']}, jobs wait {told} under {who(row)} in the mean: "
-            f"{compare.duration(row['wait_s_mean'])} instead of "
-            f"{compare.duration(before['wait_s_mean'])}."
+            f"{compare.duration(now_s)} instead of {compare.duration(before_s)}"
+            f"{', which is within noise' * noise}."
         )
-    return found or ["No job started on two of the systems, so there is nothing to compare."]
+    return found or [
+        f"No dispatcher has runs in which jobs started on {first} and on another system, so there "
+        "is nothing to compare."
+    ]
 
 
 def who(row: Row) -> str:
@@ -72,11 +92,36 @@ def never_started(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if many := row["jobs_never_started"]:
             most[row["system"]] = max(most.get(row["system"], 0), many)
-    told = {name: f"{many:,.1f}".removesuffix(".0") for name, many in most.items()}
     return [
-        f"{name}: {many} job{'s' * (many != '1')} never started; the figures are of the others."
-        for name, many in told.items()
+        f"{name}: {_jobs(many)} never started; the figures are of the others."
+        for name, many in most.items()
     ]
+
+
+def _many(number: float) -> str:
+    """A number of jobs, or a mean of such numbers."""
+    return f"{number:,.1f}".removesuffix(".0")
+
+
+def _jobs(number: float) -> str:
+    return f"{_many(number)} job{'s' * (_many(number) != '1')}"
+
+
+def spread(row: Row, key: str, show: Callable[[float], str]) -> str:
+    """A mean, and its standard deviation over draws where there are several."""
+    if row[key] is None:
+        return "-"
+    around = row[f"{key}_spread"]
+    return show(row[key]) + ("" if around is None else f" ± {show(around)}")
+
+
+def ratio(row: Row, key: str) -> str:
+    """A ratio to the first system as `compare` writes it."""
+    return compare.quotient(*_with_interval(row, key))
+
+
+def _with_interval(row: Row, key: str) -> list[float | None]:
+    return [row[f"{key}{end}"] for end in ("", "_low", "_high")]
 
 
 def _table(resource: str, rows: Sequence[Row]) -> str:
@@ -89,11 +134,11 @@ def _table(resource: str, rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
         wait, slowdown = (_bar(row, key, most[key]) for key in _BARS)
-        longest = "-" if row["wait_s_max"] is None else compare.duration(row["wait_s_max"])
-        used = "-" if row["utilisation"] is None else f"{row['utilisation']:.1%}"
+        wait_ratio, slowdown_ratio = (_ratio(row, key) for key in _RATIOS)
         cells = (
-            escape(who(row)), f"{row['capacity']:,}", wait, _ratio(row["wait_ratio"]),
-            escape(longest), slowdown, _ratio(row["slowdown_ratio"]), used,
+            escape(who(row)), f"{row['capacity']:,}", wait, wait_ratio,
+            escape(spread(row, "wait_s_max", compare.duration)), slowdown, slowdown_ratio,
+            escape(spread(row, "utilisation", "{:.1%}".format)),
         )  # fmt: skip
         body = "".join(f"<td>{cell}</td>" for cell in cells)
         lines.append(f'<tr><th scope="row">{escape(row["system"])}</th>{body}</tr>')
@@ -102,28 +147,34 @@ def _table(resource: str, rows: Sequence[Row]) -> str:
 
 def _bar(row: Row, key: str, most: float) -> str:
     """A mean, its spread over draws, and below it a bar of its size."""
-    value, spread = row[key], row[f"{key}_spread"]
-    if value is None:
-        return "-"
-    show = _BARS[key]
-    told = show(value) + ("" if spread is None else f" ± {show(spread)}")
-    share = 100 * value / most if most else 0
+    told = spread(row, key, _BARS[key])
+    if row[key] is None:
+        return told
+    share = 100 * row[key] / most if most else 0
     return f'{escape(told)}<div class="bar" aria-hidden="true" style="width:{share:.1f}%"></div>'
 
 
-def _ratio(times: float | None) -> str:
-    if times is None:
-        return "-"
-    kind = "worse" if times > 1 else "better" if times < 1 else ""
-    return f'<span class="{kind}">{times:,.2f}</span>'
+def _ratio(row: Row, key: str) -> str:
+    kind = compare.colour(*_with_interval(row, key))
+    return f'<span class="{kind}">{ratio(row, key) or "-"}</span>'
+
+
+def noise_told(rows: Sequence[Row]) -> list[str]:
+    """What ratios in brackets are, if there are any."""
+    noise = any(
+        compare.within_noise(*_with_interval(row, key)[1:]) for row in rows for key in _RATIOS
+    )
+    return [compare.NOISE_TOLD] if noise else []
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    runs = max(row["runs"] for row in rows)
+    runs = [row["runs"] for row in rows]
+    many = f"{min(runs)}" + f" to {max(runs)}" * (min(runs) < max(runs))
     lines = [
-        f"Figures are means over {runs} draws, with their standard deviation."
-        if runs > 1
+        f"Figures are means over {many} draws, with their standard deviation."
+        if max(runs) > 1
         else "Each figure is of one replay, which is one draw of a chaotic system.",
+        *noise_told(rows),
         BOUNDED_SLOWDOWN,
         "The jobs are those of the log. A site whose waits get shorter may be given more work, "
         "and then gains less than the table says.",

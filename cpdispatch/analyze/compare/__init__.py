@@ -8,18 +8,22 @@ from cpdispatch.analyze.compare.related import GROWTH, GROWTH_S, losers, related
 from cpdispatch.analyze.compare.rows import (
     JOBS_MIN,
     LENGTHS,
+    NOISE_TOLD,
     SHARES,
     Restarts,
     Row,
     Weeks,
+    colour,
     duration,
     kind_of,
     means,
     name_of,
     notes,
+    quotient,
     row,
     rules_of,
     setting,
+    within_noise,
 )
 from cpdispatch.analyze.compare.sentences import (
     advice,
@@ -39,8 +43,9 @@ from cpdispatch.analyze.compare.tables import (
 )
 
 __all__ = [
-    "GROWTH", "GROWTH_S", "JOBS_MIN", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice",
-    "deviation", "differences", "duration", "failures", "kind_of", "legend", "losers", "means",
-    "name_of", "notes", "of_some", "of_what", "related", "restarted_often", "row", "rules_of",
-    "setting", "tables", "test_runs", "verdict", "waits_tables", "warnings",
+    "GROWTH", "GROWTH_S", "JOBS_MIN", "LENGTHS", "NOISE_TOLD", "SHARES", "Restarts", "Row", "Weeks",
+    "advice", "colour", "deviation", "differences", "duration", "failures", "kind_of", "legend",
+    "losers", "means", "name_of", "notes", "of_some", "of_what", "quotient", "related",
+    "restarted_often", "row", "rules_of", "setting", "tables", "test_runs", "verdict",
+    "waits_tables", "warnings", "within_noise",
 ]  # fmt: skip

@@ -255,7 +255,7 @@ def _beside(key: str, figures: Row, first: Row, matched: draws.Pairs = ()) -> Ro
     if first[key]:
         relation[f"{key}_times"] = figures[key] / first[key]
         over = draws.figure_difference(key, matched)
-        if over is not None:
+        if over is not None and over.low is not None:
             relation |= {f"{key}_times_low": over.low, f"{key}_times_high": over.high}
     return relation
 

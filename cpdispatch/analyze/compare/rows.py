@@ -49,6 +49,29 @@ def as_times(many: float) -> str:
     return f"x{many:.2f}" if many < 10 else f"x{many:,.0f}"
 
 
+NOISE_TOLD = "(x2.00): within noise: the 95 % interval over the draws includes x1."
+"""What brackets around a quotient mean."""
+
+
+def within_noise(low: float | None, high: float | None) -> bool:
+    """Whether a quotient has an interval over draws that includes 1, and other values."""
+    return low is not None and high is not None and low <= 1 <= high and low < high
+
+
+def quotient(many: float | None, low: float | None = None, high: float | None = None) -> str:
+    """How a quotient reads in a table: in brackets if within noise, empty if there is none."""
+    if many is None:
+        return ""
+    return f"({as_times(many)})" if within_noise(low, high) else as_times(many)
+
+
+def colour(many: float | None, low: float | None = None, high: float | None = None) -> str:
+    """What a page's quotient of a figure of which less is better is: better, worse, or neither."""
+    if many is None or within_noise(low, high) or as_times(many) == as_times(1):
+        return ""
+    return "worse" if many > 1 else "better"
+
+
 def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
     """One run as a flat row of figures."""
     return {

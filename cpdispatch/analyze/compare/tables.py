@@ -12,14 +12,15 @@ from rich.text import Text
 from cpdispatch.analyze.compare.rows import (
     JOBS_MIN,
     LENGTHS,
+    NOISE_TOLD,
     OF_USERS,
     SHARES,
     Row,
-    as_times,
     duration,
     heading_of,
     name_of,
     peers_of,
+    quotient,
 )
 
 USERS_SHOWN = 10
@@ -174,7 +175,7 @@ def legend(rows: Sequence[Row]) -> list[str]:
     first = firsts.pop() if len(firsts) == 1 else "the first run of the same log, system and rules"
     lines = [f"x2.00: twice as long as under {first}."]
     if any("wait_s_mean_times_low" in run for run in rows):
-        lines.append("(x2.00): within noise: the 95 % interval over the draws includes x1.")
+        lines.append(NOISE_TOLD)
     for run in rows:
         paired = run.get("paired")
         if paired is not None and 0 < paired["common"] < max(paired["own"], paired["first"]):
@@ -224,11 +225,7 @@ def _column(run: Row, figures: Sequence[_Figure], rows: Sequence[Row]) -> _Colum
 
 def _quotient(run: Row, key: str) -> str:
     """How many times as large a figure is as under the first run; in brackets if within noise."""
-    many, low, high = (_value(run, f"{key}_times{end}") for end in ("", "_low", "_high"))
-    if many is None:
-        return ""
-    noise = low is not None and high is not None and low <= 1 <= high
-    return f"({as_times(many)})" if noise else as_times(many)
+    return quotient(*(_value(run, f"{key}_times{end}") for end in ("", "_low", "_high")))
 
 
 def _runs(run: Row) -> int:

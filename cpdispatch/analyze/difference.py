@@ -53,12 +53,18 @@ class Difference:
         """How many pairs there are, as 1 week or 10 draws."""
         return f"{self.pairs} {self.over.removesuffix('s') if self.pairs == 1 else self.over}"
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The ratio and the ends of its interval as they read, with more digits near 1."""
+        ends = [end for end in (self.low, self.high) if end is not None]
+        digits = 4 if any(0 < abs(end - 1) < 0.005 for end in ends) else 2
+        return tuple(f"{value:.{digits}f}" for value in (self.ratio, *ends))
+
     def __str__(self) -> str:
-        if self.low is None or self.high is None:
-            return f"{self.ratio:.2f} (in {self.counted}): too few to tell it from noise"
-        near = any(0 < abs(bound - 1) < 0.005 for bound in (self.low, self.high))
-        digits = 4 if near else 2
-        ratio, low, high = (f"{value:.{digits}f}" for value in (self.ratio, self.low, self.high))
+        ratio, *ends = self.told
+        if not ends:
+            return f"{ratio} (in {self.counted}): too few to tell it from noise"
+        low, high = ends
         return f"{ratio} ({low} to {high} in {self.counted}): {self.says}"
 
 

@@ -19,7 +19,6 @@ from cpdispatch.cli.output import (
 from cpdispatch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from cpdispatch.analyze.draws import Waits
     from cpdispatch.experiment import RunSummary
     from cpdispatch.report import Shown
     from cpdispatch.simulator import Run
@@ -66,16 +65,41 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
 def load_summaries(
     folders: list[Path], refused: RefusedFiles, *, whole: bool = True
 ) -> tuple[list[RunSummary], dict[str, Run]]:
-    """Summaries of the runs of the folders, and the first run of each kind where it is needed."""
+    """Summaries of the runs of the folders, and the run of each kind that is drawn, if needed."""
     from cpdispatch.experiment import RunSummary
+    from cpdispatch.simulator import Run
 
     summaries: list[RunSummary] = []
-    kept: dict[str, Run] = {}
-    for _, run in load_runs(folders, refused):
-        summaries.append(RunSummary.of(run))
-        if whole:
-            kept.setdefault(summaries[-1].kind, run)
-    return summaries, kept
+    found: list[tuple[Path, Mapping[str, Any]]] = []
+    first: dict[Path, Run] = {}
+    for path, run in load_runs(folders, refused):
+        summary = RunSummary.of(run)
+        if whole and all(summary.kind != other.kind for other in summaries):
+            first[path] = run
+        summaries.append(summary)
+        found.append((path, run.about))
+    drawn = _drawn(found) if whole else {}
+    return summaries, {kind: first.get(path) or Run.load(path) for kind, path in drawn.items()}
+
+
+def _drawn(found: Sequence[tuple[Path, Mapping[str, Any]]]) -> dict[str, Path]:
+    """The folder of the run of each kind that is drawn: on jobs that all kinds of its log have.
+
+    The first one that is, and where there are no such jobs, the first one.
+    """
+    from cpdispatch.analyze import compare
+
+    logs: dict[tuple[str, ...], dict[str, dict[str, Path]]] = {}
+    for path, about in found:
+        kinds = logs.setdefault(compare.setting(compare.row(dict(about), {})), {})
+        of_kind = kinds.setdefault(compare.kind_of(about), {})
+        of_kind.setdefault(about.get("workload_sha256", ""), path)
+    drawn: dict[str, Path] = {}
+    for kinds in logs.values():
+        every = [*kinds.values()]
+        common = [jobs for jobs in every[0] if all(jobs in of_kind for of_kind in every)]
+        drawn |= {kind: of[common[0] if common else next(iter(of))] for kind, of in kinds.items()}
+    return drawn
 
 
 def print_runs(
@@ -124,13 +148,18 @@ def print_runs(
             print_sentence(console, warning["text"], style="yellow")
         for line in (*compare.legend(rows), *compare.advice(rows)):
             console.print(line, style="dim")
+        as_it_is = {summary.kind for summary in summaries if not summary.about.get("draw", 0)}
         # A row has the mean of the draws' numbers, which are all 0 where jobs are made anew.
-        for draws, shaken in sorted(
-            {(row["draws"], row["draw"] > 0) for row in rows if "draws" in row}
+        for draws, shaken, first in sorted(
+            {
+                (row["draws"], row["draw"] > 0, row["kind"] in as_it_is)
+                for row in rows
+                if "draws" in row
+            }
         ):
             what = (
-                f"the log with submissions up to {SHIFT_S - 1} s later and other seeds; the first "
-                "one as it is."
+                f"the log with submissions up to {SHIFT_S - 1} s later and other seeds"
+                f"{'; the first one as it is' * first}."
                 if shaken
                 else "the jobs of each are made with a seed of its own."
             )
@@ -146,7 +175,7 @@ def print_runs(
 def side_by_side(
     summaries: Sequence[RunSummary], kept: Mapping[str, Run], most: int | None = None
 ) -> tuple[list[Shown], list[dict[str, Any]]]:
-    """The runs that are drawn, the first of each kind, and the rows of all of them.
+    """The runs that are drawn, one of each kind, and the rows of all of them.
 
     Raises
     ------
@@ -155,20 +184,22 @@ def side_by_side(
     """
     from cpdispatch import experiment
     from cpdispatch.analyze import compare, draws
+    from cpdispatch.experiment.report import rows_of
     from cpdispatch.report import Shown
     from cpdispatch.report.page import RUNS_MAX, check
 
-    users: dict[str, list[Waits]] = {}
-    for summary in summaries:
-        users.setdefault(summary.kind, []).append(summary.waits_of_users)
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for row in rows_of(summaries):
+        alike.setdefault(row["kind"], []).append(row)
+    merged = [draws.one(alike[kind]) for kind in kept]
     tables = experiment.tables(summaries)
     rows = [row for _, of_log in tables for row in of_log]
     names = [str(run.about["dispatcher"]) for run in kept.values()]
     if len(rows) == len(kept):
         names = [compare.name_of(row, rows) for row in rows]
     shown = [
-        Shown(name, run, draws.waits_of_users(users[kind]))
-        for name, (kind, run) in zip(names, kept.items(), strict=True)
+        Shown(name, run, compare.users_beside(row, merged[0]))
+        for name, run, row in zip(names, kept.values(), merged, strict=True)
     ]
     check(shown, most or RUNS_MAX)
     if twice := _twice(summaries):
@@ -357,40 +388,32 @@ def write_page(out: Path, summaries: Sequence[RunSummary], kept: Mapping[str, Ru
 
     with status(f"making {out}"):
         shown, rows = side_by_side(summaries, kept)
-        content = page_of(shown, rows, _beside_best(summaries, kept, rows)).encode()
+        content = page_of(shown, rows, beside_best(summaries, rows)).encode()
         write_bytes(out, content)
     return len(content)
 
 
-def _beside_best(
-    summaries: Sequence[RunSummary], kept: Mapping[str, Run], rows: list[dict[str, Any]]
+def beside_best(
+    summaries: Sequence[RunSummary], rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The rows of all runs beside the one with the lowest mean bounded slowdown."""
     from cpdispatch import experiment
+    from cpdispatch.analyze import compare
 
-    key = "bounded_slowdown_mean"
-    best = min(range(len(rows)), key=lambda k: rows[k].get(key, float("inf")))
-    kind = list(kept)[best]
-    in_order = sorted(summaries, key=lambda summary: summary.kind != kind)
+    best = [*compare.ranked(rows), *rows][0]["kind"]
+    in_order = sorted(summaries, key=lambda summary: summary.kind != best)
     ((_, found),) = experiment.tables(in_order)
     return found
 
 
 def first_of_each(folders: Iterable[Path], summaries: Sequence[RunSummary]) -> dict[str, Run]:
-    """The first run of each kind, of those that are done; one that was refused may be there too."""
-    from cpdispatch.analyze import compare
+    """The run of each kind that is drawn, of those that are done; refused ones may be there too."""
     from cpdispatch.simulator.run import ABOUT, Run, about_of
 
     done = {_which(summary.about) for summary in summaries}
-    kept: dict[str, Run] = {}
-    for folder in folders:
-        if not (folder / ABOUT).exists():
-            continue
-        about = about_of(folder)
-        kind = compare.kind_of(about)
-        if _which(about) in done and kind not in kept:
-            kept[kind] = Run.load(folder)
-    return kept
+    found = [(folder, about_of(folder)) for folder in folders if (folder / ABOUT).exists()]
+    drawn = _drawn([(folder, about) for folder, about in found if _which(about) in done])
+    return {kind: Run.load(folder) for kind, folder in drawn.items()}
 
 
 def print_pictures(folder: Path, written: Sequence[Path], lacking: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ def report_of(summaries: Sequence[RunSummary]) -> dict[str, Any]:
 
     of_logs = [rows for _, rows in tables(summaries)]
     return {
-        "runs": compare.related(_rows(summaries)),
+        "runs": compare.related(rows_of(summaries)),
         "means": [found for rows in of_logs for found in compare.means(rows)],
         "differences": [found for rows in of_logs for found in compare.differences(rows)],
         "warnings": [found for rows in of_logs for found in compare.warnings(rows)],
@@ -40,7 +40,7 @@ def tables(summaries: Sequence[RunSummary]) -> list[tuple[str, list[Row]]]:
     from cpdispatch.analyze import compare, draws
 
     alike: dict[str, list[Row]] = {}
-    for row in _rows(summaries):
+    for row in rows_of(summaries):
         alike.setdefault(row["kind"], []).append(row)
     merged = [draws.one(layer) for rows in alike.values() for layer in draws.layers(rows)]
     versions: dict[tuple[str, str, str, str], list[set[str]]] = {}
@@ -82,7 +82,7 @@ def _add_version(jobs: set[str], known: list[set[str]]) -> None:
     known[:] = [others for others in known if not any(others is one for one in of_log[1:])]
 
 
-def _rows(summaries: Sequence[RunSummary]) -> list[Row]:
+def rows_of(summaries: Sequence[RunSummary]) -> list[Row]:
     """One row of figures a run."""
     from cpdispatch.analyze import compare
 

@@ -38,8 +38,8 @@ class Shown:
     name: str
     """What tells it from the others."""
     run: Run
-    waits_of_users: Mapping[str, tuple[float, float, float]]
-    """Of each user: jobs that started, their mean and their longest wait in seconds."""
+    users: Sequence[Row]
+    """Waits of users beside the first run, of `compare.users_beside`."""
 
 
 def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
@@ -52,7 +52,8 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
     rows : sequence of dict
         The runs in the same order, related to the first, see `compare.related`.
     beside_best : sequence of dict
-        The same, related to the one with the lowest mean bounded slowdown.
+        The same, related to the one with the lowest mean bounded slowdown, see `compare.ranked`;
+        that one stands first.
 
     Raises
     ------
@@ -151,12 +152,11 @@ def verdict(rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
     counted = [row for row in beside_best if key in row]
     if not counted:
         return "No job started, so there is nothing to compare."
-    best = min(counted, key=lambda row: row[key])
+    best = counted[0]
     named = compare.name_of(best, beside_best)
     if len(counted) == 1:
         return f"The mean bounded slowdown under {named} is {best[key]:,.2f}. {BOUNDED_SLOWDOWN}"
-    low, high = best[key], max(row[key] for row in counted)
-    if high - low < 0.0005 * high:
+    if 1 - 1 / max(compare.times_first(row, best) for row in counted) < 0.0005:
         names = [compare.name_of(row, beside_best) for row in counted]
         same = f"{words.listed(names)} have the same mean bounded slowdown"
         return f"{same}, {best[key]:,.2f}. {BOUNDED_SLOWDOWN}"
@@ -184,14 +184,18 @@ BOUNDED_SLOWDOWN = (
 def _beside_best(name: str, best: str, row: Row, over: Difference) -> str:
     """How another run stands beside the best one."""
     value = f"Under {name} it is {row['bounded_slowdown_mean']:,.2f}"
+    if compare.is_paired_in_part(row):
+        before = row["bounded_slowdown_mean_first"]
+        value = f"Under {name} it is {over.ratio * before:,.2f} instead of {before:,.2f}"
+        value += " in the draws that both have"
     if over.says == SAME:
         return f"{value}, the same in each of {over.counted}."
-    if over.low is None or over.high is None:
+    ratio, *ends = over.told
+    if not ends:
         return f"{value}, but {over.counted} cannot tell a difference from noise."
     interval = (
-        f"{over.ratio:.2f} times that of {best}, with 95 % confidence {over.low:.2f} to "
-        f"{over.high:.2f} times, paired over {over.counted}"
-        + (" of submission" if over.over == "weeks" else "")
+        f"{ratio} times that of {best}, with 95 % confidence {' to '.join(ends)} times, "
+        f"paired over {over.counted}" + (" of submission" if over.over == "weeks" else "")
     )
     if over.says == NOISE:
         return f"{value}: {interval}. These two cannot be told apart."
@@ -206,16 +210,18 @@ def _resources(system: System) -> str:
 
 
 def _notes(rows: Sequence[Row], shown: Sequence[Shown]) -> list[str]:
-    lines = compare.notes(rows)
+    lines = [*compare.legend(rows), *compare.notes(rows)]
     if any("draws" in row or "seeds" in row for row in rows):
         lines.append(
             "Sentences, tables and the picture of users are over all runs of each name. The other "
-            "pictures are of the first one."
+            "pictures are of one run of each, on the same jobs."
         )
     version = shown[0].run.about.get("version", "")
-    for of in shown:
-        if "recorded" in of.run.about:
-            lines.append(f"{of.name} is no simulation: {of.run.about['recorded']} recorded it.")
+    lines += [
+        f"{of.name} is no simulation: {of.run.about['recorded']} recorded it."
+        for of in shown
+        if "recorded" in of.run.about
+    ]
     simulated = any("recorded" not in of.run.about for of in shown)
     return [*lines, f"{'Simulated' if simulated else 'Made'} by cpdispatch {version}."]
 

@@ -135,10 +135,9 @@ def _strips(runs: Sequence[int], label: str, name: str) -> Any:
 
 def _users(shown: Sequence[Shown]) -> Plot:
     """Mean wait of each user under each run, over that under the first."""
-    before = shown[0].waits_of_users
     if len(shown) < 2:
         return None, "There is one run only, so no wait can be compared with another one."
-    if not before:
+    if not shown[0].users:
         return None, (
             f"No job of a known user started under {shown[0].name}, so waits of users cannot be "
             "compared."
@@ -150,12 +149,11 @@ def _users(shown: Sequence[Shown]) -> Plot:
     )  # fmt: skip
     most = 1.0
     for run, of in enumerate(shown[1:], start=1):
-        users = [user for user in of.waits_of_users if user in before]
-        x, y = (
-            np.maximum([waits[user][1] for user in users], 1.0)
-            for waits in (before, of.waits_of_users)
+        users, jobs, before_s, now_s = (
+            [user[key] for user in of.users]
+            for key in ("user", "jobs", "wait_s_mean_first", "wait_s_mean")
         )
-        jobs = np.array([of.waits_of_users[user][0] for user in users])
+        x, y = (np.maximum(waits, 1.0) for waits in (before_s, now_s))
         most = max(most, float(max(x.max(initial=1), y.max(initial=1))))
         size = np.clip(4 + 2.5 * np.log10(np.maximum(jobs, 1)), 4, 18)
         source = _source("", x=x, y=y, jobs=jobs, user=users, size=size)

@@ -69,30 +69,30 @@ def longer(rows: Sequence[Row]) -> str:
 
 def payers(first: Shown, of: Shown, row: Row) -> str:
     """How long who waits under a run, and how long under the first one."""
-    lines = [_line("all jobs", row)]
+    lines = [line_of("all jobs", row)]
     for kind, limits in (("classes", compare.LENGTHS), ("widths", compare.SHARES)):
         lines += [
-            _line(f"{name} {text}", row[kind][name])
+            line_of(f"{name} {text}", row[kind][name])
             for name, text in limits.items()
             if row[kind][name]["jobs"]
         ]
     head = "".join(
         f'<th scope="col">{escape(text)}</th>'
-        for text in ("", "jobs", "mean wait", f"under {first.name}", "ratio")
+        for text in ("", "jobs", "mean wait", f"under {row['first'] or first.name}", "ratio")
     )
-    users = _users(first, of)
     told = f"Waits under {of.name} instead of {first.name}"
     found = table_of(told, head, lines)
-    if not users:
+    if not of.users:
         none = "<p>No known user has jobs that started under both, so there is no table of users."
         return found + none + "</p>"
-    gain = sum(now < before for _, _, now, before in users)
-    pay = sum(now > before for _, _, now, before in users)
-    of_users = [
-        _line(f"user {user}", _waits(jobs, now, before)) for user, jobs, now, before in users
-    ]
+    waits = [(user["wait_s_mean"], user["wait_s_mean_first"]) for user in of.users]
+    gain, pay = (
+        sum(now < before for now, before in waits),
+        sum(now > before for now, before in waits),
+    )
+    of_users = [line_of(f"user {user['user']}", user) for user in of.users]
     text = (
-        f"<p>{gain:,} of {len(users):,} users wait shorter in the mean than under "
+        f"<p>{gain:,} of {len(waits):,} users wait shorter in the mean than under "
         f"{escape(first.name)}, {pay:,} wait longer.</p>"
     )
     return (
@@ -103,27 +103,15 @@ def payers(first: Shown, of: Shown, row: Row) -> str:
     )  # fmt: skip
 
 
-def _users(first: Shown, of: Shown) -> list[tuple[str, float, float, float]]:
-    """Users under both: jobs, mean wait now and before; those first that lose most in all."""
-    before, now = first.waits_of_users, of.waits_of_users
-    both = [(u, now[u][0], now[u][1], before[u][1]) for u in now if u in before]
-    return sorted(both, key=lambda found: (-found[1] * (found[2] - found[3]), found[0]))
-
-
-def _waits(jobs: float, now: float, before: float) -> Row:
-    found: Row = {"jobs": jobs, "wait_s_mean": now, "wait_s_mean_first": before}
-    return found | ({"wait_s_mean_times": now / before} if before else {})
-
-
-def _line(name: str, figures: Row) -> str:
-    now, before, times = (
-        figures.get(f"wait_s_mean{end}", float("nan")) for end in ("", "_first", "_times")
-    )
-    kind = "worse" if now > before else "better" if now < before else ""
-    many = "-" if times != times else f"{times:,.2f}"
+def line_of(name: str, figures: Row) -> str:
+    """How long who waits under a run and under the first one, in what both have in common."""
+    key = "wait_s_mean"
+    times = compare.times_of(figures, key)
     cells = [f"{figures['jobs']:,.0f}"]
-    cells += ["-" if s != s else escape(compare.duration(s)) for s in (now, before)]
-    cells.append(f'<span class="{kind}">{many}</span>')
+    cells += [
+        "-" if s is None else escape(compare.duration(s)) for s in compare.beside(figures, key)
+    ]
+    cells.append(f'<span class="{compare.colour(*times)}">{compare.quotient(*times) or "-"}</span>')
     body = "".join(f"<td>{cell}</td>" for cell in cells)
     return f'<tr><th scope="row">{escape(name)}</th>{body}</tr>'
 

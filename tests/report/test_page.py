@@ -17,14 +17,16 @@ import numpy as np
 import pytest
 
 from cpdispatch import cli
-from cpdispatch.analyze import metrics
+from cpdispatch.analyze import compare, metrics
+from cpdispatch.analyze.compare import duration
 from cpdispatch.arrays import IntArray
+from cpdispatch.cli.runs import beside_best
 from cpdispatch.experiment import RunSummary, tables
 from cpdispatch.report import Shown, plots
 from cpdispatch.report.columns import packed
 from cpdispatch.report.page import file_of, verdict
 from cpdispatch.report.plots import time_by_queue
-from cpdispatch.report.words import longer
+from cpdispatch.report.words import line_of, longer
 from cpdispatch.simulator import Run
 from tests.report.conftest import write_log
 
@@ -144,7 +146,7 @@ def test_the_scripts_draw_each_attempt_at_its_time(broken: Path, tmp_path: Path,
 
 
 def test_a_curve_steps_between_the_middles_of_its_parts(folder: Path) -> None:
-    shown = [Shown("easy", Run.load(folder / "easy"), {})]
+    shown = [Shown("easy", Run.load(folder / "easy"), ())]
     for name in ("queue", "use"):
         plot, _ = plots.all_of(shown)[name]
         assert [drawn.glyph.mode for drawn in plot.renderers] == ["center"]
@@ -334,7 +336,84 @@ def test_a_page_over_draws_says_so(tmp_path: Path) -> None:
     assert "6 draws" in text
     assert "Figures of the runs: mean ± st. deviation of 6 draws" in text
     assert re.search(r"mean bounded slowdown [\d.]+ ± [\d.]+ [\d.]+ ± [\d.]+ ", text)
-    assert "The other pictures are of the first one" in text
+    assert "The other pictures are of one run of each, on the same jobs." in text
+
+
+def test_runs_with_other_draws_are_told_as_compare_tells_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, page = tmp_path / "runs", tmp_path / "page.html"
+    log = write_log(tmp_path / "small.swf", 80)
+    made = ["-d", "easy", "-d", "easy-saf-saf", "--shake", "8", "--cores", "1"]
+    assert cli.run(["simulate", str(log), *made, "--out", str(runs)]) == 0
+    for draw in (0, 3):
+        shutil.rmtree(runs / "easy-saf-saf" / f"draw-{draw}")
+    assert cli.run(["report", str(runs), "--out", str(page)]) == 0
+    about, columns, text = inside(page)
+    submitted = Run.load(runs / "easy" / "draw-1").jobs["submit"]
+    assert columns["submit"].tolist() == (submitted - about["begin"]).tolist()
+    capsys.readouterr()
+    assert cli.run(["compare", str(runs)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        "8 draws: the log with submissions up to 59 s later and other seeds; the first" in printed
+    )
+    assert "6 draws: the log with submissions up to 59 s later and other seeds. " in printed + " "
+    paired = "easy-saf-saf has 6 draws, easy 8: they are compared in the 6 that both have."
+    assert paired in text
+    assert paired in printed
+    both = [
+        [Run.load(runs / name / f"draw-{k}") for k in (1, 2, 4, 5, 6, 7)]
+        for name in ("easy", "easy-saf-saf")
+    ]
+    easy, saf = (np.mean([run.metrics["wait_s_mean"] for run in of]) for of in both)
+    assert f" {duration(saf)} {duration(easy)} " in text.split("all jobs")[1]
+    slowdown = [np.mean([run.metrics["bounded_slowdown_mean"] for run in of]) for of in both]
+    told = f"Under easy it is {slowdown[0]:,.2f} instead of {slowdown[1]:,.2f} in the draws that"
+    assert told in text
+    user = [np.mean([run.by_user()["1"]["wait_s_mean"] for run in of]) for of in both]
+    assert f" {duration(user[1])} {duration(user[0])} " in text.split("user 1")[1]
+
+
+def test_the_winner_over_draws_is_that_of_compare(folder: Path) -> None:
+    def draws_of(run: Run, *slowdowns: float) -> list[RunSummary]:
+        one = RunSummary.of(run)
+        return [
+            replace(
+                one,
+                about=one.about | {"draw": draw, "workload_sha256": f"{draw}"},
+                metrics=one.metrics | {"bounded_slowdown_mean": slowdown},
+            )
+            for draw, slowdown in enumerate(slowdowns)
+        ]
+
+    easy, saf, _ = runs(folder)
+    for first, other, paired in (
+        (draws_of(easy, *[10] * 6, 100), draws_of(saf, *[11] * 6), "1.10"),
+        (draws_of(easy, *[10] * 6, 100), draws_of(saf, *[10.01] * 6), "1.0010"),
+    ):
+        summaries = [*first, *other]
+        ((_, rows),) = tables(summaries)
+        assert compare.verdict(rows).startswith("easy has the lowest mean bounded slowdown")
+        said = verdict(rows, beside_best(summaries, rows))
+        assert said.startswith("easy has the lowest mean bounded slowdown: 22.86. ")
+        assert (
+            f"it is {10 * float(paired):.2f} instead of 10.00 in the draws that both have: "
+            f"{paired} times that of easy, with 95 % confidence {paired} to {paired} times"
+        ) in said
+
+
+def test_waits_beside_the_first_run_are_of_the_draws_that_both_have() -> None:
+    figures = {
+        "jobs": 20, "wait_s_mean": 900.0, "wait_s_mean_first": 100.0, "wait_s_mean_times": 0.5,
+        "wait_s_mean_times_low": 0.4, "wait_s_mean_times_high": 0.6,
+    }  # fmt: skip
+    cells = "<td>20</td><td>50 s</td><td>100 s</td>"
+    assert f'{cells}<td><span class="better">x0.50</span></td>' in line_of("all jobs", figures)
+    figures["wait_s_mean_times_high"] = 1.1
+    assert f'{cells}<td><span class="">(x0.50)</span></td>' in line_of("all jobs", figures)
+    figures |= {"wait_s_mean_times": 1.001, "wait_s_mean_times_low": 1.0005}
+    assert '<td><span class="">x1.00</span></td>' in line_of("all jobs", figures)
 
 
 def test_a_page_whose_first_run_starts_nothing_says_so(tmp_path: Path) -> None:

@@ -4,7 +4,14 @@ Waits are measured against the first run that was named, see `related`: who wait
 not only who wins.
 """
 
-from cpdispatch.analyze.compare.related import GROWTH, GROWTH_S, losers, related, restarted_often
+from cpdispatch.analyze.compare.related import (
+    GROWTH,
+    GROWTH_S,
+    losers,
+    related,
+    restarted_often,
+    users_beside,
+)
 from cpdispatch.analyze.compare.rows import (
     JOBS_MIN,
     LENGTHS,
@@ -13,6 +20,7 @@ from cpdispatch.analyze.compare.rows import (
     Restarts,
     Row,
     Weeks,
+    beside,
     colour,
     duration,
     kind_of,
@@ -23,18 +31,22 @@ from cpdispatch.analyze.compare.rows import (
     row,
     rules_of,
     setting,
+    times_of,
     within_noise,
 )
 from cpdispatch.analyze.compare.sentences import (
     advice,
     differences,
     failures,
+    ranked,
     test_runs,
+    times_first,
     verdict,
     warnings,
 )
 from cpdispatch.analyze.compare.tables import (
     deviation,
+    is_paired_in_part,
     legend,
     of_some,
     of_what,
@@ -44,8 +56,9 @@ from cpdispatch.analyze.compare.tables import (
 
 __all__ = [
     "GROWTH", "GROWTH_S", "JOBS_MIN", "LENGTHS", "NOISE_TOLD", "SHARES", "Restarts", "Row", "Weeks",
-    "advice", "colour", "deviation", "differences", "duration", "failures", "kind_of", "legend",
-    "losers", "means", "name_of", "notes", "of_some", "of_what", "quotient", "related",
-    "restarted_often", "row", "rules_of", "setting", "tables", "test_runs", "verdict",
-    "waits_tables", "warnings", "within_noise",
+    "advice", "beside", "colour", "deviation", "differences", "duration", "failures",
+    "is_paired_in_part", "kind_of", "legend", "losers", "means", "name_of", "notes", "of_some",
+    "of_what", "quotient", "ranked", "related", "restarted_often", "row", "rules_of", "setting",
+    "tables", "test_runs", "times_first", "times_of", "users_beside", "verdict", "waits_tables",
+    "warnings", "within_noise",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from cpdispatch.analyze.compare.rows import (
     Restarts,
     Row,
     as_times,
+    beside,
     duration,
     name_of,
     peers_of,
@@ -54,8 +55,10 @@ def related(rows: Sequence[Row]) -> list[Row]:
     list of dict
         Each row with ``first``, the name of the first run, None in its own row, and with
         ``users``, of `losers`, instead of ``waits_of_users``. Where there is a first run,
-        ``difference``, of `cpdispatch.analyze.draws.slowdown_difference`, and ``paired``: how many
-        draws it has of its ``own``, the ``first`` run has, and they have in ``common``. Beside
+        ``difference``, of `cpdispatch.analyze.draws.slowdown_difference`,
+        ``bounded_slowdown_mean_first``, that of the first run in the draws that both have, and
+        ``paired``: how many draws it has of its ``own``, the ``first`` run has, and they have in
+        ``common``. Beside
         ``wait_s_mean`` and ``wait_s_max``, also those of each class: the same with
         ``_first``, seconds under the first run, and with ``_times``, the quotient of the two, left
         out if that is by 0; with ``_times_low`` and ``_times_high``, its 95 % interval, if both
@@ -93,6 +96,7 @@ def _measured(run: Row, first: Row) -> Row:
         "users": users,
         "paired": {"common": len(matched), "own": own, "first": of_first},
         "difference": draws.slowdown_difference(matched),
+        f"{SLOWDOWN}_first": before.get(SLOWDOWN),
     }
     found |= _waits_beside(now, before, matched)
     for kind in draws.OF_CLASSES:
@@ -198,23 +202,43 @@ def losers(
         "losing": len(worst),
         **now,
         **_beside("wait_s_mean", now, before, each),
-        "each": [
-            {
-                "user": user,
-                **_of_user(waits[user]),
-                **_waits_beside(
-                    _of_user(waits[user]),
-                    _of_user(waits_first[user]),
-                    [
-                        (_of_user(of[user]), _of_user(of_first[user]))
-                        for of, of_first in apart
-                        if user in of and user in of_first
-                    ],
-                ),
-            }
-            for user in worst
-        ],
+        "each": [_user_beside(user, waits, waits_first, apart) for user in worst],
     }
+
+
+def users_beside(run: Row, first: Row) -> list[Row]:
+    """How long all users wait who have jobs that started under both, in the draws that both have.
+
+    Parameters
+    ----------
+    run, first : dict
+        As for `related`, which is not yet done.
+
+    Returns
+    -------
+    list of dict
+        As ``each`` of `losers`; those first that lose most by all of their jobs, ties by name.
+    """
+    now, before = (of["waits_of_users"] for of in draws.in_common(run, first))
+    apart = [(a["waits_of_users"], b["waits_of_users"]) for a, b in draws.pairs(run, first)]
+
+    def gained_s(user: str) -> tuple[float, str]:
+        return now[user][0] * (before[user][1] - now[user][1]), user
+
+    users = sorted((user for user in now if user in before), key=gained_s)
+    return [_user_beside(user, now, before, apart) for user in users]
+
+
+def _user_beside(
+    user: str, waits: Waits, waits_first: Waits, apart: Sequence[tuple[Waits, Waits]]
+) -> Row:
+    now, before = _of_user(waits[user]), _of_user(waits_first[user])
+    matched = [
+        (_of_user(of[user]), _of_user(of_first[user]))
+        for of, of_first in apart
+        if user in of and user in of_first
+    ]
+    return {"user": user, **now, **_waits_beside(now, before, matched)}
 
 
 def _worst(waits: Waits, waits_first: Waits) -> tuple[int, list[str]]:
@@ -300,10 +324,9 @@ def growths(run: Row, first: Row) -> Iterator[Growth]:
     """The waits that have grown beside those under another run that it was measured against."""
 
     def grown(who: str, verb: str, key: str, figures: Row, limits: str = "") -> Iterator[Growth]:
-        before, times = figures.get(f"{key}_first"), figures.get(f"{key}_times")
-        if before is None:
+        now, before = beside(figures, key)
+        if now is None or before is None:
             return
-        now = figures[key] if times is None else times * before
         ends = (f"{key}_times_low", f"{key}_times_high")
         interval = tuple(figures[end] for end in ends if end in figures)
         if _grown(now, before) and not (interval and interval[0] <= 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from math import isnan
 from typing import Any
 
 import msgspec
@@ -47,6 +48,26 @@ def duration(seconds: float) -> str:
 def as_times(many: float) -> str:
     """How a quotient reads."""
     return f"x{many:.2f}" if many < 10 else f"x{many:,.0f}"
+
+
+def value(run: Row, key: str) -> float | None:
+    """A figure of a row; None where there is none, as the mean wait of no jobs."""
+    figures, (*within, last) = run, key.split(".")
+    for part in within:
+        figures = figures[part] or {}
+    found: float | None = figures.get(last)
+    return None if found is None or isnan(found) else found
+
+
+def beside(figures: Row, key: str) -> tuple[float | None, float | None]:
+    """A figure in what the run has in common with the first one, and that of the first one."""
+    now, before, times = (value(figures, f"{key}{end}") for end in ("", "_first", "_times"))
+    return (now if before is None or times is None else times * before), before
+
+
+def times_of(figures: Row, key: str) -> list[float | None]:
+    """How many times as large as under the first run a figure is, and the interval's ends."""
+    return [value(figures, f"{key}_times{end}") for end in ("", "_low", "_high")]
 
 
 NOISE_TOLD = "(x2.00): within noise: the 95 % interval over the draws includes x1."

@@ -233,35 +233,44 @@ def _failures_text(told: Row) -> str:
     return f"{said} {hours:,.0f} processor hours are lost, {work} of the work{tested}."
 
 
+def ranked(rows: Sequence[Row]) -> list[Row]:
+    """The runs in which jobs started, that with the lowest mean bounded slowdown first.
+
+    Where draws are missing, they are ranked by how they do in those that the first run has, too.
+    """
+    counted = [run for run in rows if SLOWDOWN in run]
+    first = next((run for run in counted if run["first"] is None), None)
+    return [] if first is None else sorted(counted, key=lambda run: times_first(run, first))
+
+
+def times_first(run: Row, first: Row) -> float:
+    """How many times as large as under the first run the mean bounded slowdown is."""
+    apart: Difference | None = run["difference"]
+    return float(run[SLOWDOWN] / first[SLOWDOWN] if apart is None else apart.ratio)
+
+
 def verdict(rows: Sequence[Row]) -> str:
     """Who wins and who pays, in a sentence; empty when there is nothing to compare.
 
     The winner, with the lowest mean bounded slowdown, is measured against the first run, see
-    `related`; the first run, if it wins, against the next. Where draws are missing, runs are
-    ranked by how they do in those that the first run has, too. A difference within noise is said
-    to be that.
+    `related`; the first run, if it wins, against the next, see `ranked`. A difference within noise
+    is said to be that.
     """
-    counted = [run for run in rows if SLOWDOWN in run]
+    counted = ranked(rows)
     if len(counted) < 2 or len({setting(run) for run in rows}) > 1:
         return ""
     first = next(run for run in counted if run["first"] is None)
-
-    def times(run: Row) -> float:
-        """How many times as large as under the first run it is."""
-        apart: Difference | None = run["difference"]
-        return float(run[SLOWDOWN] / first[SLOWDOWN] if apart is None else apart.ratio)
-
-    best, following, *_ = sorted(counted, key=times)
+    best, following, *_ = counted
     other = following if best is first else first
     name, against = name_of(best, rows), name_of(other, rows)
-    less = 1 - times(best) / times(other)
+    less = 1 - times_first(best, first) / times_first(other, first)
     if less < 0.0005:
         return f"{name} and {against} have the same mean bounded slowdown."
     wins = f"{name} has the lowest mean bounded slowdown"
     over: Difference | None = (other if best is first else best)["difference"]
     noise = ", which is within noise" if over is not None and over.says == NOISE else ""
     if best is first:
-        more = times(other) / times(best) - 1
+        more = times_first(other, first) - 1
         return f"{wins}; {against}'s, the next, is {more:,.1%} higher{noise}."
     pay = ", ".join(who for who, _ in _payers(best, first))
     but = f"{';' if noise else ', but'} others pay: {pay}" if pay else ""

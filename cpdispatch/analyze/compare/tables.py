@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isnan
 
 from rich.table import Table
 from rich.text import Text
@@ -16,11 +15,14 @@ from cpdispatch.analyze.compare.rows import (
     OF_USERS,
     SHARES,
     Row,
+    beside,
     duration,
     heading_of,
     name_of,
     peers_of,
     quotient,
+    times_of,
+    value,
 )
 
 USERS_SHOWN = 10
@@ -154,9 +156,8 @@ def _waits_table(run: Row, rows: Sequence[Row]) -> Table:
             cell
             for key in ("wait_s_mean", "wait_s_max")
             for cell in (
-                _duration(_value(figures, key)),
-                _duration(_value(figures, f"{key}_first")),
-                _quotient(figures, key),
+                *map(_duration, beside(figures, key)),
+                quotient(*times_of(figures, key)),
             )
         ]
         shown.add_row(Text(heading, style="dim"), f"{figures['jobs']:,.0f}", *cells)
@@ -165,6 +166,12 @@ def _waits_table(run: Row, rows: Sequence[Row]) -> Table:
 
 def _duration(seconds: float | None) -> str:
     return "-" if seconds is None else duration(seconds)
+
+
+def is_paired_in_part(run: Row) -> bool:
+    """Whether one of a run and the first one has draws that the other one lacks."""
+    paired = run.get("paired")
+    return paired is not None and 0 < paired["common"] < max(paired["own"], paired["first"])
 
 
 def legend(rows: Sequence[Row]) -> list[str]:
@@ -177,8 +184,8 @@ def legend(rows: Sequence[Row]) -> list[str]:
     if any("wait_s_mean_times_low" in run for run in rows):
         lines.append(NOISE_TOLD)
     for run in rows:
-        paired = run.get("paired")
-        if paired is not None and 0 < paired["common"] < max(paired["own"], paired["first"]):
+        if is_paired_in_part(run):
+            paired = run["paired"]
             own = paired["own"]
             lines.append(
                 f"{name_of(run, rows)} has {own} draw{'s' * (own > 1)}, "
@@ -219,13 +226,8 @@ def _column(run: Row, figures: Sequence[_Figure], rows: Sequence[Row]) -> _Colum
     return _Column(
         "\n".join([heading_of(run, rows), *_count(run, rows)]),
         [_cell(figure, run, rows) for figure in figures],
-        [_quotient(run, figure.key) for figure in figures],
+        [quotient(*times_of(run, figure.key)) for figure in figures],
     )
-
-
-def _quotient(run: Row, key: str) -> str:
-    """How many times as large a figure is as under the first run; in brackets if within noise."""
-    return quotient(*(_value(run, f"{key}_times{end}") for end in ("", "_low", "_high")))
 
 
 def _runs(run: Row) -> int:
@@ -268,15 +270,6 @@ def _table(corner: str, figures: Sequence[_Figure], columns: Sequence[_Column]) 
     return shown
 
 
-def _value(run: Row, key: str) -> float | None:
-    """A figure of a row; None where there is none, as the mean wait of no jobs."""
-    figures, (*within, last) = run, key.split(".")
-    for part in within:
-        figures = figures[part] or {}
-    value: float | None = figures.get(last)
-    return None if value is None or isnan(value) else value
-
-
 def deviation(run: Row, key: str, show: Callable[[float], str]) -> str:
     """A figure's standard deviation over the draws, to stand behind it; empty for one run."""
     spread = run["figures"].get(key, {}).get("spread", 0) if "figures" in run else 0
@@ -286,15 +279,15 @@ def deviation(run: Row, key: str, show: Callable[[float], str]) -> str:
 def _cell(figure: _Figure, run: Row, rows: Sequence[Row]) -> Text:
     if figure.key == OF_USERS and run["first"] is None:
         return Text()
-    value = _value(run, figure.key)
-    if value is None:
+    own = value(run, figure.key)
+    if own is None:
         return Text("-", style="dim")
-    text = figure.show(value)
+    text = figure.show(own)
     peers = peers_of(run, rows)
     around = deviation(run, figure.key, figure.show)
     if not figure.better or len(peers) < 2:
         return Text(text + around)
-    values = [v for peer in peers if (v := _value(peer, figure.key)) is not None]
+    values = [v for peer in peers if (v := value(peer, figure.key)) is not None]
     best = max(values) if figure.better > 0 else min(values)
     # The least of several means may be the least by chance.
     style = "bold green" if text == figure.show(best) and "figures" not in run else ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cpdispatch.adapters.decided import decided
-from cpdispatch.adapters.slurm.cluster import WHOLE, Cluster, Job, Source, read
+from cpdispatch.adapters.slurm.cluster import HELD_BY_ADMIN, WHOLE, Cluster, Job, Source, read
 from cpdispatch.adapters.slurm.picture import Picture, take, tasks_busy
 from cpdispatch.adapters.slurm.rules import Rules, waits
 from cpdispatch.adapters.slurm.watch import Seen, seen_of
@@ -16,6 +16,7 @@ from cpdispatch.decision import Decision
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import UsageError
 from cpdispatch.solution.reasons import left_free
+from cpdispatch.workloads.slurm.values import task_ranges
 
 MOST = 10
 """So many jobs are named; of the others it is said how many they are."""
@@ -61,8 +62,12 @@ def _not_in_queue(cluster: Cluster, picture: Picture, rules: Rules, key: str) ->
         (job for job in cluster.jobs if _is(job, key)),
         key=lambda job: (job.key != key, not job.pending, not job.running),
     )
-    array = key.partition("_")[0]
-    found += [job for job in cluster.jobs if job.tasks and str(job.array) == array]
+    array, _, task = key.partition("_")
+    found += [
+        job for job in cluster.jobs
+        if job.tasks and str(job.array) == array and task.isdecimal()
+        and any(int(task) in tasks for tasks in task_ranges(job.tasks))
+    ]  # fmt: skip
     if not found:
         raise UsageError(
             f"--job {key}: Slurm shows no such job; it may have ended a while ago, or a task of a "
@@ -107,6 +112,8 @@ def _in_queue(
 ) -> Iterator[str]:
     instance, job = picture.instance, picture.jobs[position]
     yield f"Job {job.key} of {job.user} has waited {seen.waited_s:,} s in {job.partition}."
+    if job.marked and job.reason == HELD_BY_ADMIN:
+        yield "The driver has held it again, as it did not start, and releases it later."
     each = "" if seen.units == 1 else "each "
     memory_mb = job.memory_mb_of(seen.units)
     memory = "all memory" if memory_mb == WHOLE else f"{memory_mb:,} MB"

@@ -56,6 +56,20 @@ def test_a_job_whose_room_goes_to_others_is_told_to_whom(slurm: Recorded) -> Non
     assert "easy would start it now on n15: in its turn." in why(slurm, "5")
 
 
+def test_a_job_that_the_driver_has_held_again_is_said_to_be_so(slurm: Recorded) -> None:
+    assert "held it again" not in why(slurm, "5")
+    slurm.row(5)["state_reason"] = "JobHeldAdmin"
+    assert "The driver has held it again, as it did not start, and releases it later." in why(
+        slurm, "5"
+    )
+
+
+def test_a_task_that_an_array_does_not_have_is_no_job(slurm: Recorded) -> None:
+    assert slurm.row(7)["array_task_string"].startswith("0-5")
+    with pytest.raises(UsageError, match="shows no such job"):
+        why(slurm, "7_99")
+
+
 def test_jobs_that_no_dispatcher_is_asked_about(slurm: Recorded) -> None:
     slurm.row(14).update(partition="closed")
     slurm.row(10)["dependency"] = "singleton"

@@ -77,9 +77,13 @@ function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
          return slurm.ERROR
       end
    end
+   -- The driver names nodes with each hold, and where it sends a job to them; nobody else does.
+   local driver = modify_uid == DRIVER and job_desc.req_nodes ~= nil
+   if driver and others and held and ordered and priority ~= 0 then
+      slurm.log_info("job %u: others have held it since it was decided", job_rec.job_id)
+      return slurm.ERROR
+   end
    if asked then
-      -- The driver says with each hold which nodes the job asks for; nobody else does.
-      local driver = modify_uid == DRIVER and job_desc.req_nodes ~= nil
       others = ordered and priority == 0 and not driver
    end
    -- It is told in the job's own comment: who may hold it may change that, too.

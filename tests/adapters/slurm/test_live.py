@@ -23,7 +23,7 @@ import pytest
 
 from cpdispatch import cli
 from cpdispatch.adapters.slurm import guard
-from cpdispatch.adapters.slurm.client import Client
+from cpdispatch.adapters.slurm.client import Client, RefusedError
 from cpdispatch.adapters.slurm.cluster import job_of
 from cpdispatch.adapters.slurm.drive import LAST
 from cpdispatch.adapters.slurm.record import LEFT_OUT, NO_ROOM
@@ -521,6 +521,9 @@ def test_holds_by_others_outlive_drivers_and_what_they_know() -> None:
         run("scontrol", "hold", left, user="daemon")
         run("scontrol", "uhold", waits)
         run("scontrol", "uhold", f"{array}_1")
+        # As a driver would that has decided before that.
+        with pytest.raises(RefusedError):
+            made.client.update(waits, {"nodelist": "n02", "hold": False})
         for _ in range(2):
             assert cli.run(made.command("--stop")) == 0
             assert by_others(left, waits, f"{array}_1", other) == [True, True, True, False]

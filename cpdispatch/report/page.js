@@ -3,6 +3,7 @@ const element = (id) => document.getElementById(id);
 const about = JSON.parse(element("about").textContent);
 const runs = about.names.map((name, number) => ({ name, number }));
 const count = (n) => Math.round(n).toLocaleString("en");
+const countJobs = (n) => `${count(n)} job${Math.round(n) === 1 ? "" : "s"}`;
 let columns, gantt, chosen, job = -1;
 const documents = {};
 
@@ -211,7 +212,7 @@ function filter() {
   }
   const lines = runs.map((run) => {
     const { jobs, wait, slow } = meansOfChosen(run);
-    return jobs ? `<li>${escaped(run.name)}: ${count(jobs)} jobs, mean wait ${shownDuration(wait)}, mean bounded slowdown ${slow.toFixed(2)}</li>` : `<li>${escaped(run.name)}: no job</li>`;
+    return jobs ? `<li>${escaped(run.name)}: ${countJobs(jobs)}, mean wait ${shownDuration(wait)}, mean bounded slowdown ${slow.toFixed(2)}</li>` : `<li>${escaped(run.name)}: no job started</li>`;
   });
   element("chosen").innerHTML = (unknown ? `<p>The log has no user ${escaped(typed)}: all users are shown.</p>` : "") + (chosen ? `<ul>${lines.join("")}</ul>` : "<p>All jobs are shown.</p>");
   showRun();
@@ -312,7 +313,7 @@ function fact(run, k) {
     if (j > k && run.start[j] < run.start[k]) passed++;
   }
   const told = about.resources.map((name, r) => wants[r] ? `${name}: ${count(Math.max(free[r], 0))} free, ${count(wants[r])} asked for` : "").filter(Boolean).join("; ");
-  found.push(["at its submission", `${told}; ${count(before)} jobs waited already`]);
+  found.push(["at its submission", `${told}; ${countJobs(before)} waited already`]);
   if (run.wait[k] > 0) {
     const short = about.resources.filter((_, r) => wants[r] > free[r]);
     found.push(["why it waited", short.length ? `not enough ${short.join(" and ")} was free when it came` : before ? "enough was free in all when it came, but others had come before it, or the free part was on other nodes" : "enough was free in all when it came, but not where and for as long as it asked"]);

@@ -79,8 +79,8 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
     parts = {
         "TITLE": title,
         "LEAD": escape(
-            f"{len(shown[0].run.job_table):,} jobs, {_resources(shown[0].run.system)}, under "
-            f"{words.listed([of.name for of in shown])}."
+            f"{words.counted(len(shown[0].run.job_table), 'job')}, "
+            f"{_resources(shown[0].run.system)}, under {words.listed([of.name for of in shown])}."
         ),
         "VERDICT": "".join((
             f"<p>{escape(verdict(rows, beside_best))}</p>", words.longer(rows),
@@ -165,7 +165,10 @@ def verdict(rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
         over: Difference | None = row["difference"]
         if row is best or over is None:
             continue
-        told.append(_beside_best(compare.name_of(row, beside_best), named, row, over))
+        name = compare.name_of(row, beside_best)
+        told.append(_beside_best(name, named, row, over))
+        if out := compare.left_out(best, row, name):
+            told.append(f"But under {named} {out}: its mean is of other jobs.")
         apart = apart and over.stands
     head = f"{named} has the lowest mean bounded slowdown: {best[key]:,.2f}."
     if not apart and len(counted) == 2:
@@ -206,7 +209,7 @@ def _beside_best(name: str, best: str, row: Row, over: Difference) -> str:
 def _resources(system: System) -> str:
     total = dict(zip(system.resources, system.total.tolist(), strict=True))
     told = ", ".join(f"{many:,} {name}" for name, many in total.items() if is_own(name))
-    return f"{system.nodes:,} node{'s' * (system.nodes > 1)} ({told})"
+    return f"{words.counted(system.nodes, 'node')} ({told})"
 
 
 def _notes(rows: Sequence[Row], shown: Sequence[Shown]) -> list[str]:

@@ -45,6 +45,11 @@ def _figure(row: Row, key: str, show: Callable[[float], str]) -> str:
     return "-" if value is None else escape(show(value) + compare.deviation(row, key, show))
 
 
+def counted(many: int, what: str) -> str:
+    """How many there are of a thing, as 1 job or 2,000 jobs."""
+    return f"{many:,} {what}{'s' * (many != 1)}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Names as a sentence has them: a, b and c."""
     *others, last = names
@@ -92,7 +97,7 @@ def payers(first: Shown, of: Shown, row: Row) -> str:
     )
     of_users = [line_of(f"user {user['user']}", user) for user in of.users]
     text = (
-        f"<p>{gain:,} of {len(waits):,} users wait shorter in the mean than under "
+        f"<p>{gain:,} of {counted(len(waits), 'user')} wait shorter in the mean than under "
         f"{escape(first.name)}, {pay:,} wait longer.</p>"
     )
     return (

@@ -53,6 +53,15 @@ def named(*slowdowns: float) -> list[compare.Row]:
     return runs(*(unrelated(name, value) for name, value in zip("abc", slowdowns, strict=False)))
 
 
+def test_a_winner_that_starts_fewer_jobs_is_said_to_leave_them_out() -> None:
+    few = {**unrelated("a", 2), "jobs_never_started": 46}
+    rows = runs(few, {**unrelated("b", 8), "jobs_never_started": 0})
+    assert compare.verdict(rows) == (
+        "a has the lowest mean bounded slowdown; b's, the next, is 300.0% higher. But under a 46 "
+        "jobs never start, 0 under b: its mean is of other jobs."
+    )
+
+
 def with_waits(row: compare.Row, *, longest_s: float | None = None, **classes: Any) -> compare.Row:
     """The row with other mean waits, or (jobs, mean wait), of classes, and a longest wait."""
     changed: dict[str, Any] = {"classes": {**CLASSES}, "widths": {**WIDTHS}}

@@ -95,6 +95,10 @@ def test_pairs_are_the_runs_of_the_same_submissions() -> None:
     run, first = draws.in_common(other, easy)
     assert (run["bounded_slowdown_mean"], first["bounded_slowdown_mean"]) == (20, 3)
     assert draws.pairs(row("a", 9, 1), easy) == []
+    apart = compare.related([easy, {**draws.merged([row("a", 8, 1), row("a", 9, 1)])}])
+    assert compare.legend(apart)[1] == (
+        "a has 2 draws, easy 4: they have none in common, so each figure is of other draws."
+    )
 
 
 def test_waits_are_measured_in_the_draws_that_both_have() -> None:

@@ -428,6 +428,17 @@ def test_a_page_whose_first_run_starts_nothing_says_so(tmp_path: Path) -> None:
     assert about["plots"]["users"]["told"] == told
 
 
+def test_a_job_that_is_refused_does_not_wait(tmp_path: Path) -> None:
+    log, page = write_log(tmp_path / "small.swf", 20), tmp_path / "page.html"
+    assert cli.run(["simulate", str(log), "-d", "reject", "--out", str(tmp_path / "runs")]) == 0
+    assert cli.run(["report", str(tmp_path / "runs"), "--out", str(page)]) == 0
+    submitted, queued, used = in_node(
+        page, "[...columns.submit]", "[...runs[0].queued]", "[...runs[0].used]"
+    )
+    assert queued == submitted
+    assert used == submitted
+
+
 def test_what_is_seen_of_longer_waits_has_its_limits(folder: Path) -> None:
     easy = RunSummary.of(runs(folder)[0])
     ((_, rows),) = tables([easy, replace(easy, about=easy.about | {"dispatcher": "same"})])

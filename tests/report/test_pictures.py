@@ -238,7 +238,7 @@ def test_a_job_that_is_refused_does_not_wait(tmp_path: Path) -> None:
     rows = [f"{k},0,20,20,{8 + k},1,0" for k in range(3)]
     log.write_text("\n".join([LOG.splitlines()[0], *rows]) + "\n")
     assert simulate(log, "--out", tmp_path / "run") == 0
-    of = [Shown("easy", Run.load(tmp_path / "run"), {})]
+    of = [Shown("easy", Run.load(tmp_path / "run"), ())]
     (waiting,) = drawn(pictures.queue(of).axes[0])
     assert not waiting.values.any()
     assert pictures.queue_box(of).axes[0].lines[2].get_xdata()[0] == 0

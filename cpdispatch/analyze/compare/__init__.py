@@ -38,6 +38,7 @@ from cpdispatch.analyze.compare.sentences import (
     advice,
     differences,
     failures,
+    left_out,
     ranked,
     test_runs,
     times_first,
@@ -57,8 +58,8 @@ from cpdispatch.analyze.compare.tables import (
 __all__ = [
     "GROWTH", "GROWTH_S", "JOBS_MIN", "LENGTHS", "NOISE_TOLD", "SHARES", "Restarts", "Row", "Weeks",
     "advice", "beside", "colour", "deviation", "differences", "duration", "failures",
-    "is_paired_in_part", "kind_of", "legend", "losers", "means", "name_of", "notes", "of_some",
-    "of_what", "quotient", "ranked", "related", "restarted_often", "row", "rules_of", "setting",
-    "tables", "test_runs", "times_first", "times_of", "users_beside", "verdict", "waits_tables",
-    "warnings", "within_noise",
+    "is_paired_in_part", "kind_of", "left_out", "legend", "losers", "means", "name_of", "notes",
+    "of_some", "of_what", "quotient", "ranked", "related", "restarted_often", "row", "rules_of",
+    "setting", "tables", "test_runs", "times_first", "times_of", "users_beside", "verdict",
+    "waits_tables", "warnings", "within_noise",
 ]  # fmt: skip

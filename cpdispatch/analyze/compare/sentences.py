@@ -101,12 +101,18 @@ def warnings(rows: Sequence[Row]) -> list[Row]:
 def _payers(run: Row, first: Row) -> list[tuple[str, str]]:
     """Who pays for what is better under a run than under the first one, each with a sentence."""
     found = [(growth.who, growth.text(run["first"])) for growth in growths(run, first)]
-    never, before = (peer.get("jobs_never_started", 0) for peer in (run, first))
-    if never > before:
-        jobs = "job never starts" if round(never) == 1 else "jobs never start"
-        more = f"{never:,.0f} {jobs}, {before:,.0f} under {run['first']}"
+    if more := left_out(run, first, run["first"]):
         found.append(("jobs that never start", more))
     return found
+
+
+def left_out(run: Row, other: Row, name: str) -> str:
+    """How many jobs never start under a run, if more than under another one, of this name."""
+    never, before = (peer.get("jobs_never_started", 0) for peer in (run, other))
+    if never <= before:
+        return ""
+    jobs = "job never starts" if round(never) == 1 else "jobs never start"
+    return f"{never:,.0f} {jobs}, {before:,.0f} under {name}"
 
 
 def test_runs(rows: Sequence[Row]) -> list[Row]:
@@ -271,7 +277,9 @@ def verdict(rows: Sequence[Row]) -> str:
     noise = ", which is within noise" if over is not None and over.says == NOISE else ""
     if best is first:
         more = times_first(other, first) - 1
-        return f"{wins}; {against}'s, the next, is {more:,.1%} higher{noise}."
+        out = left_out(best, other, against)
+        but = f". But under {name} {out}: its mean is of other jobs" * bool(out)
+        return f"{wins}; {against}'s, the next, is {more:,.1%} higher{noise}{but}."
     pay = ", ".join(who for who, _ in _payers(best, first))
     but = f"{';' if noise else ', but'} others pay: {pay}" if pay else ""
     return f"{wins}, {less:.1%} below {against}'s{noise}{but}."

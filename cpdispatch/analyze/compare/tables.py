@@ -73,7 +73,7 @@ _FIGURES = (
     _Figure("wasted_processor_s", "  processor hours lost", lambda v: f"{v / 3600:,.0f}"),
     _Figure("wasted_share", "  share of the work", lambda v: f"{v:.2%}"),
     _Figure("energy_kwh", "energy, kWh", _kwh),
-    _Figure("energy_idle_kwh", "  of idle nodes", _kwh),
+    _Figure("energy_idle_kwh", "  of nodes by themselves", _kwh),
     _Figure("nodes_off_h", "  hours that nodes were off", lambda v: f"{v:,.0f}"),
     _Figure("energy_cost", "  cost", lambda v: f"{v:,.2f}"),
     _Figure("power_w_max", "highest power, kW", lambda v: f"{v / 1000:,.1f}"),
@@ -171,7 +171,7 @@ def _duration(seconds: float | None) -> str:
 def is_paired_in_part(run: Row) -> bool:
     """Whether one of a run and the first one has draws that the other one lacks."""
     paired = run.get("paired")
-    return paired is not None and 0 < paired["common"] < max(paired["own"], paired["first"])
+    return paired is not None and paired["common"] < max(paired["own"], paired["first"])
 
 
 def legend(rows: Sequence[Row]) -> list[str]:
@@ -186,11 +186,13 @@ def legend(rows: Sequence[Row]) -> list[str]:
     for run in rows:
         if is_paired_in_part(run):
             paired = run["paired"]
-            own = paired["own"]
+            own, common = paired["own"], paired["common"]
+            how = f"they are compared in the {common} that both have"
+            if not common:
+                how = "they have none in common, so each figure is of other draws"
             lines.append(
                 f"{name_of(run, rows)} has {own} draw{'s' * (own > 1)}, "
-                f"{run['first']} {paired['first']}: they are compared in the {paired['common']} "
-                "that both have."
+                f"{run['first']} {paired['first']}: {how}."
             )
     if any(run["users"] for run in rows):
         lines.append(

@@ -441,7 +441,8 @@ class Run:
         if not limited(self.jobs, self.system):
             return replace(schedule, behind=being_cleared(lost, schedule.lost_stop_s))
         by_event = self.about.get("trigger") == "event"
-        behind = kept_back(self.jobs, self.system, lost, schedule.last_s, by_event=by_event)
+        stopped = self._stopped_by_nodes()
+        behind = kept_back(self.jobs, self.system, stopped, schedule.last_s, by_event=by_event)
         return replace(schedule, behind=behind)
 
     def _off(self) -> Outages:
@@ -457,10 +458,14 @@ class Run:
         found = NO_ATTEMPTS
         if self.restarts:
             found = _attempts(self.job_table, np.arange(self.job_table.num_rows), "lost_")
-        if self.attempt_table is not None:
-            rows = self._rows(arrow.array(self.attempt_table.column("id")))
-            found = found.and_(_attempts(self.attempt_table, rows, ""))
-        return found
+        return found.and_(self._stopped_by_nodes())
+
+    def _stopped_by_nodes(self) -> Attempts:
+        """The attempts that a failed node ended, of jobs that were queued again."""
+        if self.attempt_table is None:
+            return NO_ATTEMPTS
+        rows = self._rows(arrow.array(self.attempt_table.column("id")))
+        return _attempts(self.attempt_table, rows, "")
 
     def _lost_test(self, attempts: int) -> BoolArray:
         """Which attempts of `_lost` were test runs, shape (attempts,)."""

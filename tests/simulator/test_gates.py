@@ -556,6 +556,20 @@ def test_explain_lets_a_job_that_a_node_stopped_come_to_the_gate_again(trigger: 
     assert (stretch.from_s, stretch.until_s, stretch.cause) == (120, 200, "capacity")
 
 
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_explain_leaves_a_job_whose_test_was_over_in_the_queue(trigger: str):
+    """Job 3 is killed at 10, and job 4 is behind the gate until job 1 has ended."""
+    jobs, system = on_nodes(
+        replace(System.pool(4), limits=(Limit(3),)), submit=[0, 1, 2, 3], units=[3, 4, 1, 1],
+        runtime=[100, 50, 400, 10], requested=[100, 50, 500, 10], restartable=[0, 0, 1, 0],
+    )  # fmt: skip
+    run = simulate(jobs, system, "easy:test=8", trigger=trigger)
+    assert run.jobs["lost_end"].tolist() == [-1, -1, 10, -1]
+    assert "limit" not in {stretch.cause for stretch in run.explain(3).stretches}
+    first = run.explain(4).stretches[0]
+    assert (first.from_s, first.until_s, first.cause) == (3, 100, "limit")
+
+
 def test_explain_of_limits_needs_no_watts():
     system = two_nodes(licences={"mat": 1}, watts={"core": 10}, group_watts={"thin": {"core": 12}})
     jobs, system = on_nodes(system, submit=[0, 0], runtime=5, units=1, licences=["mat", "mat"])

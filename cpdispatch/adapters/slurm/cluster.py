@@ -292,8 +292,8 @@ class Cluster:
 
         One that names several partitions may start in any of them.
         """
-        parts = self.partitions_of(job)
-        return parts[0].cpus_most if len(parts) == 1 else NO_LIMIT
+        part = self.partitions.get(job.partition)
+        return NO_LIMIT if part is None else part.cpus_most
 
     def limit_s_of(self, limit_s: int, partition: str) -> int:
         """A time limit, s; that of the partition, the first of a list, where a job has none."""

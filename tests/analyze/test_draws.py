@@ -101,6 +101,15 @@ def test_pairs_are_the_runs_of_the_same_submissions() -> None:
     )
 
 
+def test_all_users_are_told_as_those_that_lose_most() -> None:
+    easy = of_draws("easy", [1, 2, 3, 4, 5, 6, 7])
+    other = draws.merged([row("a", draw, 1, ann_s=90 + 9 * draw) for draw in (7, 3, 1, 2, 4, 5, 6)])
+    (worst,) = compare.related([easy, other])[1]["users"]["each"]
+    (user,) = (of for of in compare.users_beside(other, easy) if of["user"] == worst["user"])
+    assert "wait_s_mean_times_low" in user
+    assert user == {key: worst[key] for key in user}
+
+
 def test_waits_are_measured_in_the_draws_that_both_have() -> None:
     easy = of_draws("easy", [1, 2, 3, 4])
     other = draws.merged([row("a", draw, 10.0 * draw) for draw in (3, 1, 7)])

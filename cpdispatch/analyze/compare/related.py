@@ -202,7 +202,18 @@ def losers(
         "losing": len(worst),
         **now,
         **_beside("wait_s_mean", now, before, each),
-        "each": [_user_beside(user, waits, waits_first, apart) for user in worst],
+        "each": [
+            {
+                "user": user,
+                **_of_user(waits[user]),
+                **_waits_beside(
+                    _of_user(waits[user]),
+                    _of_user(waits_first[user]),
+                    _pairs_of_user(user, apart),
+                ),
+            }
+            for user in worst
+        ],
     }
 
 
@@ -217,28 +228,31 @@ def users_beside(run: Row, first: Row) -> list[Row]:
     Returns
     -------
     list of dict
-        As ``each`` of `losers`; those first that lose most by all of their jobs, ties by name.
+        As ``each`` of `losers`, but nothing stands beside ``wait_s_max``; those first that lose
+        most by all of their jobs, ties by name. The first run beside itself has no intervals.
     """
     now, before = (of["waits_of_users"] for of in draws.in_common(run, first))
-    apart = [(a["waits_of_users"], b["waits_of_users"]) for a, b in draws.pairs(run, first)]
+    matched = [] if run is first else draws.pairs(run, first)
+    apart = [(one["waits_of_users"], other["waits_of_users"]) for one, other in matched]
 
     def gained_s(user: str) -> tuple[float, str]:
         return now[user][0] * (before[user][1] - now[user][1]), user
 
-    users = sorted((user for user in now if user in before), key=gained_s)
-    return [_user_beside(user, now, before, apart) for user in users]
+    found = []
+    for user in sorted((user for user in now if user in before), key=gained_s):
+        waits, waits_first = _of_user(now[user]), _of_user(before[user])
+        relation = _beside("wait_s_mean", waits, waits_first, _pairs_of_user(user, apart))
+        found.append({"user": user, **waits, **relation})
+    return found
 
 
-def _user_beside(
-    user: str, waits: Waits, waits_first: Waits, apart: Sequence[tuple[Waits, Waits]]
-) -> Row:
-    now, before = _of_user(waits[user]), _of_user(waits_first[user])
-    matched = [
+def _pairs_of_user(user: str, apart: Sequence[tuple[Waits, Waits]]) -> draws.Pairs:
+    """The waits of a user in each draw in which jobs of the user start under both."""
+    return [
         (_of_user(of[user]), _of_user(of_first[user]))
         for of, of_first in apart
         if user in of and user in of_first
     ]
-    return {"user": user, **now, **_waits_beside(now, before, matched)}
 
 
 def _worst(waits: Waits, waits_first: Waits) -> tuple[int, list[str]]:

@@ -515,19 +515,27 @@ def _show_gain(row: dict[str, Any] | None) -> None:
     wait_s, shadow_s = row["wait_s_mean"], row["shadow_wait_s_mean"]
     print(
         f"gain of {name} since {_clock(row['since_s'])}, simulated until "
-        f"{_clock(row['simulated_until_s'])}: of {jobs:,} jobs that ended in both, mean wait "
+        f"{_clock(row['simulated_until_s'])}: of {_jobs(jobs)} that ended in both, mean wait "
         f"{wait_s:,.0f} s under Slurm, {shadow_s:,.0f} s under {name}; mean bounded slowdown "
         f"{row['slowdown_mean']:,.2f} and {row['shadow_slowdown_mean']:,.2f}; {since}"
     )
     if jobs < FEW:
-        print(f"{jobs:,} jobs are too few to tell.", flush=True)
+        print(f"{_jobs(jobs)} {'is' if jobs == 1 else 'are'} too few to tell.", flush=True)
     elif round(wait_s) == round(shadow_s):
         print(f"With {name} these jobs would have waited as long.", flush=True)
     elif not wait_s:
         print(f"With {name} these jobs would have waited longer.", flush=True)
     else:
         share, word = abs(1 - shadow_s / wait_s), "less" if shadow_s < wait_s else "more"
-        print(f"With {name} these jobs would have waited {share:.1%} {word}.", flush=True)
+        print(
+            f"With {name} these jobs would have waited {share:.1%} {word}: once, so that this may "
+            "be chance. A record, replayed with simulate --shake, tells what is not.",
+            flush=True,
+        )
+
+
+def _jobs(many: int) -> str:
+    return f"{many:,} job{'s' * (many != 1)}"
 
 
 def _show_durations(row: dict[str, Any] | None) -> None:
@@ -537,7 +545,7 @@ def _show_durations(row: dict[str, Any] | None) -> None:
         print(f"durations by {row['predictor']}: no job has ended yet", flush=True)
         return
     print(
-        f"durations by {row['predictor']}: {row['jobs']:,} jobs ended; mean absolute error "
+        f"durations by {row['predictor']}: {_jobs(row['jobs'])} ended; mean absolute error "
         f"{row['error_s_mean']:,.0f} s, {row['under_share']:.1%} of the jobs ran longer; "
         f"requested times: {row['requested_error_s_mean']:,.0f} s, "
         f"{row['requested_under_share']:.1%}",

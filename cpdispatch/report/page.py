@@ -135,8 +135,9 @@ def check(shown: Sequence[Shown], most: int = RUNS_MAX) -> None:
         )
         if not same:
             raise UsageError(
-                f"{shown[0].name} and {of.name} have other jobs, though their log has one name; "
-                "a report is about one log"
+                f"{shown[0].name} and {of.name} have other jobs, though their log has one name: it "
+                "is another log, or no draw of it is in all of these runs; a report is about jobs "
+                "that all runs have"
             )
 
 

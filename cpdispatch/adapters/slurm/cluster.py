@@ -377,7 +377,10 @@ def job_of(row: dict[str, Any]) -> Job:
         whole = tasks.rpartition(",")[0] if tasks.endswith("...") else tasks
         address = f"{array}_[{whole}]"
     asked = tres(text_of(row.get("tres_req_str")))
-    nodes = max(count(asked.get("node") or "1"), 1)
+    # Where no number of nodes was asked for, so many tasks on a node say how many there are.
+    tasks_each = number_of(row.get("tasks_per_node")) or 0
+    nodes = -(-max(number_of(row.get("tasks")) or 0, 0) // tasks_each) if tasks_each > 0 else 1
+    nodes = max(count(asked.get("node") or "1"), nodes, 1)
     cpus = max(count(asked.get("cpu") or "1"), 1)
     gpus, all_gpus, left = _gpus(row)
     minutes = number_of(row.get("time_limit"))

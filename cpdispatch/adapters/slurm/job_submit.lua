@@ -31,6 +31,15 @@ local function default_partition(part_list)
    return ""
 end
 
+-- A comment without the word before it that tells of a hold by others, and whether that was there.
+local function without_word(comment)
+   local word, rest = string.match(comment or "", "^(%S*) ?(.*)$")
+   if word == KEPT then
+      return rest, true
+   end
+   return comment or "", false
+end
+
 function slurm_job_submit(job_desc, part_list, submit_uid)
    local alive, partition = driving()
    -- A job that its user holds stays the user's; one that is held cannot start immediately.
@@ -40,18 +49,13 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
    if partition ~= "" and (job_desc.partition or default_partition(part_list)) ~= partition then
       return slurm.SUCCESS
    end
+   local comment, named = without_word(job_desc.comment)
+   if named then -- nobody else holds it
+      job_desc.comment = comment == "" and " " or comment
+   end
    job_desc.priority = 0
    job_desc.admin_comment = MARK .. (job_desc.req_nodes and " " .. job_desc.req_nodes or "")
    return slurm.SUCCESS
-end
-
--- A comment without the word before it that tells of a hold by others, and whether that was there.
-local function without_word(comment)
-   local word, rest = string.match(comment or "", "^(%S*) ?(.*)$")
-   if word == KEPT then
-      return rest, true
-   end
-   return comment or "", false
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)

@@ -312,6 +312,7 @@ def test_stopping_hands_everything_back(capsys: pytest.CaptureFixture[str]) -> N
         if os.getuid() == 0:
             users_may_not_release(made)
         commented_job_stays_the_drivers(made)
+        word_of_the_plugin_is_nothing_to_write_oneself(made)
         with pytest.raises(AssertionError):
             made.stop(made.drive())  # a second one
         assert cli.run(made.command("--stop")) == 0
@@ -358,6 +359,13 @@ def users_may_not_release(made: Site) -> None:
     assert subprocess.run(nicer, **given, **as_user).returncode
     row = next(row for row in made.client.jobs() if str(row["job_id"]) == job)
     assert row["priority"] == 0
+
+
+def word_of_the_plugin_is_nothing_to_write_oneself(made: Site) -> None:
+    job = made.slurm.submit("--mem=100", "--begin=now+1hour", "--comment=cpdispatch-kept mine")
+    row = next(row for row in made.client.jobs() if row["job_id"] == job)
+    assert (row["comment"], job_of(row).marked, job_of(row).others_hold) == ("mine", True, False)
+    made.slurm.run("scancel", str(job))
 
 
 def commented_job_stays_the_drivers(made: Site) -> None:

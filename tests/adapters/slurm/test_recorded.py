@@ -212,6 +212,12 @@ def test_gpus_of_all_nodes_together_are_spread_over_as_many_as_they_need(
     assert held.instance.free[10, gpu] == 1
 
 
+def test_so_many_tasks_on_a_node_say_how_many_nodes(slurm: Recorded) -> None:
+    row = slurm.row(15) | {"tres_req_str": "cpu=6,mem=600M,node=1", "tasks": 6}
+    for each, nodes in ((2, 3), (4, 2), (0, 1), (None, 1)):
+        assert job_of(row | {"tasks_per_node": each}).nodes == nodes
+
+
 def test_a_partition_that_is_drained_still_starts_what_is_queued(
     slurm: Recorded, tmp_path: Path
 ) -> None:

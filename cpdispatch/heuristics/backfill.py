@@ -20,7 +20,7 @@ from cpdispatch.heuristics.profiles import per_node
 from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.instance import Instance
 from cpdispatch.instance.snapshot import NODES, QUEUED
-from cpdispatch.jobs import JobTable
+from cpdispatch.jobs import Column, JobTable
 
 FCFS = find("fcfs")
 _NO_SCORE: FloatArray = np.empty(0)
@@ -350,7 +350,7 @@ class Backfill:
             secondary,
             self.depth,
             self.best_fit,
-            self._recall(ids),
+            self._recall(ids, block[Column.UNITS]),
             power_unit(instance),
             test_runs.homes(instance),
             planned_s,
@@ -387,10 +387,18 @@ class Backfill:
             sealed(np.concatenate((queue.planned_s, promised_s))),
         )
 
-    def _recall(self, ids: list[int]) -> plan.Promises:
-        """The promised reservations of these jobs; none for the id -1."""
+    def _recall(self, ids: list[int], units: IntArray) -> plan.Promises:
+        """The promised reservations of these jobs; none for the id -1.
+
+        A job that asks for another number of units than before is promised anew.
+        """
         none = _Promise(NO_START, 0, {})
-        kept = [self._promises.get(job, none) for job in ids]
+        kept = [
+            promise if sum(promise.nodes.values()) == many else none
+            for promise, many in zip(
+                (self._promises.get(job, none) for job in ids), units.tolist(), strict=True
+            )
+        ]
         return plan.Promises(
             np.array([promise.start_s for promise in kept], dtype=np.int64),
             np.cumsum([0, *(len(promise.nodes) for promise in kept)], dtype=np.int64),

@@ -177,7 +177,6 @@ class Gain:
     """When each job that has left both ended under Slurm, as long as Slurm shows it."""
     _kept_back: dict[str, str] = field(default_factory=dict, repr=False)
     """Jobs that Slurm does not let go yet, and what each depends on: met dependencies, too."""
-    """Jobs that Slurm would not have started at the last look."""
     _back_s: set[int] = field(default_factory=set, repr=False)
     """When nodes came back into service, as far as it was seen, and when reservations end."""
     _usable: set[str] = field(default_factory=set, repr=False)

@@ -87,8 +87,11 @@ function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
       slurm.log_info("job %u: others have held it since it was decided", job_rec.job_id)
       return slurm.ERROR
    end
-   if asked then
-      others = ordered and priority == 0 and not driver
+   -- Slurm takes the comment also where it then denies a user the release: the word stays, and the
+   -- driver takes it away when it holds the job that was released.
+   local hold = ordered and priority == 0
+   if asked and (hold or modify_uid == 0 or driver) then
+      others = hold and not driver
    end
    -- It is told in the job's own comment: who may hold it may change that, too.
    local now = job_desc.comment or job_rec.comment or ""

@@ -359,6 +359,10 @@ def users_may_not_release(made: Site) -> None:
     assert subprocess.run(nicer, **given, **as_user).returncode
     row = next(row for row in made.client.jobs() if str(row["job_id"]) == job)
     assert row["priority"] == 0
+    made.slurm.run("scontrol", "hold", job)
+    assert subprocess.run(["scontrol", "release", job], **given, **as_user).returncode
+    row = next(row for row in made.client.jobs() if str(row["job_id"]) == job)
+    assert job_of(row).others_hold
 
 
 def word_of_the_plugin_is_nothing_to_write_oneself(made: Site) -> None:

@@ -212,6 +212,21 @@ def test_gpus_of_all_nodes_together_are_spread_over_as_many_as_they_need(
     assert held.instance.free[10, gpu] == 1
 
 
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4)])
+def test_a_job_that_asks_for_other_nodes_while_it_waits_is_promised_anew(
+    slurm: Recorded, tmp_path: Path, before: int, after: int
+) -> None:
+    slurm.data["nodes"] = slurm.data["nodes"][:4]
+    slurm.data["jobs"] = [row for row in slurm.data["jobs"] if row["job_id"] < 4]
+    asks = ({"tres_req_str": f"cpu={16 * n},mem=1M,node={n}", "tasks": n} for n in (before, after))
+    row = Recorded.load().row(5) | {"job_id": 100, "tasks_per_node": 0} | next(asks)
+    slurm.data["jobs"].append(row)
+    made = driver(slurm, tmp_path, "conservative")
+    assert "100" in made.cycle().promised
+    row.update(next(asks))
+    assert "100" not in made.cycle().left
+
+
 def test_so_many_tasks_on_a_node_say_how_many_nodes(slurm: Recorded) -> None:
     row = slurm.row(15) | {"tres_req_str": "cpu=6,mem=600M,node=1", "tasks": 6}
     for each, nodes in ((2, 3), (4, 2), (0, 1), (None, 1)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -244,10 +244,11 @@ class Driver:
             cluster,
             jobs=tuple(self._as_submitted(job, job.key in lengths_s) for job in cluster.jobs),
         )
+        cluster, beyond = self._one_at_a_time(cluster)
         if self._durations is not None:
             self._durations.see(cluster)
         picture = take(
-            cluster, self._wanted(cluster.now_s), claims, memory=self._rules.memory,
+            cluster, self._wanted(cluster.now_s, beyond), claims, memory=self._rules.memory,
             durations=None if self._durations is None else self._lasts_s,
             tests=Tests(self._may_be_tested, lengths_s),
         )  # fmt: skip
@@ -369,8 +370,8 @@ class Driver:
         for told in (self._entered, self._promised):
             told.intersection_update([*keys, *self._journal.jobs])
 
-    def _wanted(self, now_s: int) -> Callable[[Job], bool]:
-        """Which waiting jobs are in the queue now."""
+    def _wanted(self, now_s: int, beyond: Set[str]) -> Callable[[Job], bool]:
+        """Which waiting jobs are in the queue now; none of those ``beyond`` limits."""
 
         def wanted(job: Job) -> bool:
             entry = self._journal.jobs.get(job.key)
@@ -378,7 +379,7 @@ class Driver:
                 return entry is None and waits(job, self._rules)
             known = entry is not None and self._rules.hold_by == "submitters"
             handed = self._rules.covers(job) and self._rules.ours(job)
-            return (known or handed) and self._waits(job, now_s)
+            return (known or handed) and self._waits(job, now_s) and job.key not in beyond
 
         return wanted
 
@@ -646,11 +647,33 @@ class Driver:
                 job = limited.pop(alike.index(max(alike)))
                 self._journal.jobs[job.key].not_before_s = cluster.now_s
 
+    def _one_at_a_time(self, cluster: Cluster) -> tuple[Cluster, set[str]]:
+        """The cluster, and the keys of jobs that are beyond limits for now.
+
+        While a limit keeps back jobs of a user, account and QoS, one other of these is tried at a
+        time, of an array its first task: all of them would keep nodes from everybody else.
+        """
+        now_s = cluster.now_s
+        full = {_who(job) for job in cluster.jobs if self._is_limited(job, now_s)}
+        waiting = [job for job in cluster.jobs if _who(job) in full and self._waits(job, now_s)]
+        waiting.sort(key=lambda job: (job.submit_s, job.number))
+        first: dict[tuple[str, str, str], str] = {}
+        for job in waiting:
+            first.setdefault(_who(job), job.key)
+        tried = set(first.values())
+        jobs = [
+            replace(job, tasks=next(tasks_apart(job, 1)).key.partition("_")[2])
+            if job.tasks and job.key in tried else job
+            for job in cluster.jobs
+        ] if full else cluster.jobs  # fmt: skip
+        beyond = {job.key for job in waiting if job.key not in tried}
+        return replace(cluster, jobs=tuple(jobs)), beyond
+
     def _is_limited(self, job: Job, now_s: int) -> bool:
         """Whether a limit kept a job from starting, and it waits a while for that."""
         entry = self._journal.jobs.get(job.key)
         return (
-            job.held and entry is not None and entry.state == "queued"
+            job.pending and entry is not None and entry.state == "queued"
             and entry.limited and entry.not_before_s > now_s
         )  # fmt: skip
 

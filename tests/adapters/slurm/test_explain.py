@@ -47,7 +47,7 @@ def test_a_job_whose_room_goes_to_others_is_told_to_whom(slurm: Recorded) -> Non
     slurm.data["nodes"][0].update(alloc_cpus=0, alloc_memory=0, gres_used="gpu:0")
     slurm.data["jobs"] = [row for row in slurm.data["jobs"] if row["job_id"] in (5, 10, 14)]
     first, last = slurm.row(5), slurm.row(14)
-    first.update(tres_req_str="cpu=16,node=1", max_nodes=1, memory_per_node=500)
+    first.update(tres_req_str="cpu=16,node=1", tasks_per_node=0, memory_per_node=500)
     last.update(tres_req_str="cpu=16,node=1", memory_per_node=500, excluded_nodes="n[01-04]")
     first["excluded_nodes"] = "n[01-04]"  # where the third one starts
     text = why(slurm, "14")

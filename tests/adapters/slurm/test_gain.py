@@ -43,7 +43,7 @@ class Site(Recorded):
                 "job_id": number, "submit_time": time_s, "eligible_time": time_s,
                 "admin_comment": "", "priority": 1, "state_reason": "Priority", "start_time": 0,
                 "end_time": 0, "seconds": rng.randint(1, 30), "time_limit": rng.randint(1, 3),
-                "tres_req_str": f"cpu={nodes * each},node={nodes}",
+                "tres_req_str": f"cpu={nodes * each},node={nodes}", "tasks_per_node": 0,
             })  # fmt: skip
         site.data["jobs"] = []
         return site

@@ -363,6 +363,7 @@ def users_may_not_release(made: Site) -> None:
     assert subprocess.run(["scontrol", "release", job], **given, **as_user).returncode
     row = next(row for row in made.client.jobs() if str(row["job_id"]) == job)
     assert job_of(row).others_hold
+    made.slurm.run("scancel", job)
 
 
 def word_of_the_plugin_is_nothing_to_write_oneself(made: Site) -> None:

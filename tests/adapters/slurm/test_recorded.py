@@ -253,6 +253,7 @@ def test_the_jobs_of_a_partition_take_no_more_of_a_nodes_cpus_than_it_allows(
     row = Recorded.load().row(5) | {
         "partition": "cap", "priority": 0, "admin_comment": "cpdispatch", "features": "",
         "tres_per_node": "", "memory_per_node": 100, "tres_req_str": "cpu=5,mem=100M,node=1",
+        "tasks_per_node": 0,
     }  # fmt: skip
     slurm.data["jobs"] += [row | {"job_id": 300 + k} for k in range(6)]
     made = driver(slurm, tmp_path)
@@ -367,7 +368,7 @@ def test_a_job_waits_for_a_partition_that_is_down_where_no_other_one_does(
 ) -> None:
     several_partitions(slurm, right=state)
     slurm.row("5").update(partition="brief,right", time_limit=30)
-    slurm.row("6").update(partition="left,right", tres_req_str="cpu=3,mem=3M,node=3")
+    slurm.row("6").update(partition="left,right", tres_req_str="cpu=3,mem=3M,node=3", tasks=3)
     slurm.row("9").update(partition="brief", time_limit=30)
     done = driver(slurm, tmp_path).cycle()
     assert not {"5", "6"} & {*done.left, *done.released}
@@ -783,6 +784,32 @@ def test_a_job_that_a_limit_kept_back_is_released_again_when_one_of_its_user_end
     slurm._hold(slurm.row("9"), -1)
     assert made.cycle().released.keys() & users.keys() == {"6"}
     assert not made.cycle().released.keys() & users.keys()
+
+
+def test_jobs_of_a_user_beyond_a_limit_keep_no_nodes_from_others(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    slurm.data["nodes"] = slurm.data["nodes"][4:8]
+    slurm.data["reservations"] = []
+    plain = {"tres_req_str": "cpu=16,mem=9M,node=1", "tasks_per_node": 0, "memory_per_node": 9,
+             "features": "", "tres_per_node": "", "account": "", "qos": ""}  # fmt: skip
+    jobs = [
+        slurm.row(5) | plain | {"job_id": number, "user_name": "ann"} for number in range(300, 312)
+    ]
+    array = slurm.row(7) | plain | {"user_name": "ann"}
+    slurm.data["jobs"] = [*jobs, array]
+    made = driver(slurm, tmp_path)
+    assert len(made.cycle().released) == 4
+    for row in jobs:
+        row["state_reason"] = "QOSMaxJobsPerUserLimit"
+    jobs.append(jobs[0] | {"job_id": 400, "user_name": "bob", "priority": 0, "required_nodes": "",
+                           "state_reason": "JobHeldUser"})  # fmt: skip
+    slurm.data["jobs"].append(jobs[-1])
+    done = made.cycle()
+    assert len(done.retracted) == 4
+    assert set(done.released) == {"400", "7_0"}  # the one that was submitted first
+    slurm.row("7_0")["state_reason"] = "QOSMaxJobsPerUserLimit"
+    assert set(made.cycle().released) == {"7_1"}
 
 
 REQUEUED = "job requeued in held state"

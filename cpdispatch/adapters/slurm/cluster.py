@@ -287,14 +287,6 @@ class Cluster:
         names = job.partition.split(",")
         return [self.partitions[name] for name in names if name in self.partitions]
 
-    def cpus_most_of(self, job: Job) -> int:
-        """How many CPUs of a node the jobs of its partition may take together; or `NO_LIMIT`.
-
-        One that names several partitions may start in any of them.
-        """
-        part = self.partitions.get(job.partition)
-        return NO_LIMIT if part is None else part.cpus_most
-
     def limit_s_of(self, limit_s: int, partition: str) -> int:
         """A time limit, s; that of the partition, the first of a list, where a job has none."""
         if limit_s != NO_LIMIT:

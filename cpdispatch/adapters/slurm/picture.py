@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -84,6 +84,15 @@ class Tests:
 
 
 NO_TESTS = Tests(lambda job: False, {})
+
+
+class _Sized(NamedTuple):
+    """What a job takes: of which nodes, whether alone, how many, and see `Ask.capped`."""
+
+    nodes: BoolArray
+    exclusive: bool
+    units: int
+    capped: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +266,7 @@ class _Taking(Nodes):
         if isinstance(found, str):
             # In one that is down for now it may be possible.
             return found if isinstance(self._sized(job, parts), str) else None
-        nodes, exclusive, units = found
+        nodes, exclusive, units, capped = found
         if any(many % units for many in job.all_gpus.values()):
             return "asks for GPUs that cannot be split evenly over its nodes"
         after = self._after(job)
@@ -267,27 +276,29 @@ class _Taking(Nodes):
             return None
         core = -(-job.cpus // units)
         gpus = job.gpus_of(units)
-        return Ask(job, units, core, job.memory_mb_of(units), gpus, nodes, exclusive, after)
+        memory_mb = job.memory_mb_of(units)
+        return Ask(job, units, core, memory_mb, gpus, nodes, exclusive, capped, after)
 
     def _up(self, job: Job) -> list[Partition]:
         return [part for part in self.cluster.partitions_of(job) if part.up]
 
-    def _sized(self, job: Job, parts: list[Partition]) -> tuple[BoolArray, bool, int] | str:
-        """The nodes that a job may use, whether it has them alone, how many it takes; or a text.
+    def _sized(self, job: Job, parts: list[Partition]) -> _Sized | str:
+        """The nodes that a job may use, and how many it takes; or why none.
 
-        Slurm starts a job in one of its partitions: one that takes several nodes gets them where
-        there are the most.
+        Slurm starts a job in one of its partitions: one that takes several nodes, or of whose
+        partitions one has a limit of CPUs on a node, gets its nodes where there are the most.
         """
         nodes, exclusive, most = self._allowed(job, parts)
         if isinstance(nodes, str):
             return nodes
         # With more than any of them has it is spread over several, unless it says how many.
-        if (allowed := self.cluster.cpus_most_of(job)) != NO_LIMIT:
-            most = most | {"core": min(most["core"], allowed)}
+        limited = [part for part in parts if part.cpus_most != NO_LIMIT]
+        if limited and len(parts) == 1:
+            most = most | {"core": min(most["core"], limited[0].cpus_most)}
         asked = {"core": job.cpus, **job.all_gpus}
         units = max(job.nodes, *(-(-many // max(most[kind], 1)) for kind, many in asked.items()))
-        if units == 1 or len(parts) == 1:
-            return nodes, exclusive, units
+        if len(parts) == 1 or (units == 1 and not limited):
+            return _Sized(nodes, exclusive, units, "".join(part.name for part in limited))
         apart = [self._sized(job, [part]) for part in parts]
         fit = [found for found in apart if not isinstance(found, str)]
         return max(fit, key=_room, default=_TOO_FEW)
@@ -608,10 +619,10 @@ class _Taking(Nodes):
         return tuple(made)
 
 
-def _room(found: tuple[BoolArray, bool, int]) -> tuple[bool, int]:
+def _room(found: _Sized) -> tuple[bool, int, bool]:
     """Whether nodes are enough for a job that takes so many of them, and how many they are."""
-    nodes, many = int(found[0].sum()), found[2]
-    return nodes >= many, nodes
+    nodes = int(found.nodes.sum())
+    return nodes >= found.units, nodes, not found.capped
 
 
 def _columns(pairs: Sequence[tuple[int, int]]) -> IntArray:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cpdispatch.adapters.slurm.cluster import NO_LIMIT, WHOLE, Cluster, Job
+from cpdispatch.adapters.slurm.cluster import WHOLE, Cluster, Job
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import CpdispatchError
 
@@ -28,6 +28,8 @@ class Ask:
     gpus: Mapping[str, int]
     nodes: BoolArray
     exclusive: bool
+    capped: str = ""
+    """Its partition, where the jobs of that may take only so many CPUs of a node."""
     after: list[Job] = field(default_factory=list)
 
 
@@ -70,10 +72,9 @@ class More:
                 names.append(f"core@set{len(self._sets)}")
                 columns.append(np.where(ask.nodes, core, 0))
         self._cluster = have.cluster
-        capped = {ask.job.partition for ask in asked if self._cpus_most(ask.job) != NO_LIMIT}
-        self._capped = sorted(capped)
+        self._capped = sorted({ask.capped for ask in asked} - {""})
         columns += self._of_capped(core, held)
-        names += [f"core@partition{k + 1}" for k in range(len(capped))]
+        names += [f"core@partition{k + 1}" for k in range(len(self._capped))]
         self.core_most = self.memory_most = 0
         if any(ask.exclusive for ask in asked):
             self.core_most = int(core.max())
@@ -98,9 +99,6 @@ class More:
         empty = np.zeros((self._nodes, 0), dtype=np.int64)
         self.capacity: IntArray = np.stack(columns, axis=1) if columns else empty
         self._has_memory = have.memory
-
-    def _cpus_most(self, job: Job) -> int:
-        return self._cluster.cpus_most_of(job)
 
     def _of_capped(
         self, core: IntArray, held: Iterable[tuple[Job, int, Sequence[int]]]
@@ -136,7 +134,7 @@ class More:
             apart[self._apart[position]] = 1
         return [
             *sets,
-            *(ask.core * (ask.job.partition == name) for name in self._capped),
+            *(ask.core * (ask.capped == name) for name in self._capped),
             *([self.core_most if ask.exclusive else ask.core] if self.core_most else []),
             *([self.memory_most if whole else ask.memory_mb] if self.memory_most else []),
             *apart,

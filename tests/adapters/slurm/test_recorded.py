@@ -348,6 +348,20 @@ def several_partitions(slurm: Recorded, **states: str) -> None:
     ]  # fmt: skip
 
 
+def test_cpus_that_a_partition_allows_hold_for_jobs_of_several_partitions(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    several_partitions(slurm)
+    slurm.data["partitions"][0]["maximum_cpus_per_node"] = 8
+    row = slurm.row(5) | {
+        "partition": "brief,left", "features": "", "tres_per_node": "", "memory_per_node": 100,
+        "tres_req_str": "cpu=5,mem=100M,node=1", "tasks_per_node": 0, "time_limit": 30,
+    }  # fmt: skip
+    slurm.data["jobs"] = [row | {"job_id": 300 + k} for k in range(3)]
+    done = driver(slurm, tmp_path).cycle()
+    assert sorted(done.released.values()) == [["n05"], ["n07"]]
+
+
 def test_a_job_of_several_partitions_gets_its_nodes_in_one_of_them(
     slurm: Recorded, tmp_path: Path
 ) -> None:

@@ -70,6 +70,9 @@ class SlurmOptions:
         Only jobs of this partition. Default: of all.
     ignore_memory
         Ignore memory. For a Slurm whose SelectTypeParameters does not name memory.
+    whole_cores
+        Round the CPUs of jobs up to whole cores. For a Slurm whose SelectTypeParameters names
+        CR_Core, on nodes with several threads a core.
     """
 
     socket: Path = SOCKET
@@ -80,6 +83,7 @@ class SlurmOptions:
     hold_by: Literal["plugin", "submitters"] = "plugin"
     only_partition: Annotated[str, Parameter(show_default=False)] = ""
     ignore_memory: Flag = False
+    whole_cores: Flag = False
 
     def client(self) -> Any:
         """What talks to Slurm."""
@@ -103,7 +107,8 @@ class SlurmOptions:
 
         tests = bool(getattr(dispatcher, "test_s", 0))
         return Rules(
-            self.hold_by, self.only_partition, patience_s, not self.ignore_memory, dry, tests
+            self.hold_by, self.only_partition, patience_s, not self.ignore_memory, dry, tests,
+            self.whole_cores,
         )  # fmt: skip
 
 

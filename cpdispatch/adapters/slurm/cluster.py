@@ -287,6 +287,25 @@ class Cluster:
         names = job.partition.split(",")
         return [self.partitions[name] for name in names if name in self.partitions]
 
+    def in_whole_cores(self) -> Cluster:
+        """The same where Slurm hands out whole cores: waiting jobs ask for all threads of a core.
+
+        So they do where all nodes of their partitions have several threads a core.
+        """
+        threads = {node.name: node.threads for node in self.nodes}
+        least = {
+            name: min((threads[node] for node in part.nodes if node in threads), default=1)
+            for name, part in self.partitions.items()
+        }
+
+        def whole(job: Job) -> Job:
+            each = min((least[part.name] for part in self.partitions_of(job)), default=1)
+            if each == 1 or not job.pending:
+                return job
+            return replace(job, cpus=job.nodes * each * -(-job.cpus // (job.nodes * each)))
+
+        return replace(self, jobs=tuple(map(whole, self.jobs)))
+
     def limit_s_of(self, limit_s: int, partition: str) -> int:
         """A time limit, s; that of the partition, the first of a list, where a job has none."""
         if limit_s != NO_LIMIT:
@@ -315,11 +334,16 @@ class Cluster:
         return [text for text in self.unread if text.startswith(_JOB)]
 
 
-def read(source: Source) -> Cluster:
+def read(source: Source, whole_cores: bool = False) -> Cluster:
     """Read a cluster: jobs before nodes.
 
     A job that starts in between waits in the one and is counted in the other: what it takes is
     never overlooked.
+
+    Parameters
+    ----------
+    whole_cores : bool
+        Whether Slurm hands out whole cores, see `Cluster.in_whole_cores`.
 
     Raises
     ------
@@ -331,11 +355,12 @@ def read(source: Source) -> Cluster:
     nodes, strange = _each("node", source.nodes(), node_of)
     partitions, odd = _each(PARTITION, source.partitions(), _partition_of)
     blocked, wrong = _each("reservation", source.reservations(), _blocked_of)
-    return Cluster(
+    found = Cluster(
         now_s, tuple(jobs), tuple(nodes), {each.name: each for each in partitions},
         tuple(blocked), (*unread, *strange, *odd, *wrong),
         frozenset(job.array for job in jobs if job.tasks and job.pending),
     )  # fmt: skip
+    return found.in_whole_cores() if whole_cores else found
 
 
 def _each(what: str, rows: Sequence[dict[str, Any]], of: Any) -> tuple[list[Any], list[str]]:

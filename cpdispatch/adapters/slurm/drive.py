@@ -231,7 +231,7 @@ class Driver:
             When the dispatcher failed. Nothing was released.
         """
         self.done = None
-        cluster = read(self._slurm)
+        cluster = read(self._slurm, self._rules.whole_cores)
         self._rules.check(cluster)
         running = sum(job.running for job in cluster.jobs)
         self.done = done = Cycle(

@@ -40,7 +40,7 @@ def explain(source: Source, dispatcher: Dispatcher, rules: Rules, key: str) -> t
     DecisionError
         When the dispatcher fails.
     """
-    cluster = read(source)
+    cluster = read(source, rules.whole_cores)
     rules.check(cluster)
     picture = take(cluster, lambda job: waits(job, rules), memory=rules.memory)
     position = next((k for k, job in enumerate(picture.jobs) if _is(job, key)), None)

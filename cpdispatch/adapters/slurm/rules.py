@@ -31,6 +31,8 @@ class Rules:
     tests : bool
         Whether jobs that Slurm may queue again are shown to the dispatcher as such: it may then
         start them for test runs.
+    whole_cores : bool
+        Whether Slurm hands out whole cores.
     """
 
     hold_by: HoldBy = "plugin"
@@ -39,6 +41,7 @@ class Rules:
     memory: bool = True
     dry: bool = False
     tests: bool = False
+    whole_cores: bool = False
 
     def covers(self, job: Job) -> bool:
         """Whether a job is in the partition whose jobs are driven."""

@@ -96,7 +96,7 @@ def watch(
     DecisionError
         When the dispatcher fails.
     """
-    cluster = read(source)
+    cluster = read(source, rules.whole_cores)
     rules.check(cluster)
     if durations is not None:
         durations.see(cluster)

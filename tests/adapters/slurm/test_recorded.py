@@ -233,6 +233,22 @@ def test_so_many_tasks_on_a_node_say_how_many_nodes(slurm: Recorded) -> None:
         assert job_of(row | {"tasks_per_node": each}).nodes == nodes
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_where_slurm_hands_out_whole_cores_a_job_takes_all_threads_of_a_core(
+    slurm: Recorded, tmp_path: Path, whole: bool
+) -> None:
+    slurm.data["reservations"], slurm.data["nodes"] = [], slurm.data["nodes"][4:6]
+    for node in slurm.data["nodes"]:
+        node.update(threads=2, cpus=2, effective_cpus=2)
+    row = slurm.row(7) | {"array_job_id": 0, "array_task_string": "", "memory_per_cpu": 100,
+                          "tres_req_str": "cpu=1,mem=100M,node=1"}  # fmt: skip
+    slurm.data["jobs"] = [row | {"job_id": 300 + k} for k in range(3)]
+    found = read(slurm, whole).jobs[0]
+    assert (found.cpus, found.memory_mb_of(1)) == ((2, 200) if whole else (1, 100))
+    done = driver(slurm, tmp_path, whole_cores=whole).cycle()
+    assert len(done.released) == (2 if whole else 3)  # a core on each of two nodes
+
+
 def test_a_partition_that_is_drained_still_starts_what_is_queued(
     slurm: Recorded, tmp_path: Path
 ) -> None:

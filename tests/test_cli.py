@@ -727,19 +727,19 @@ def test_an_interrupted_campaign_goes_on_from_its_checkpoints(tmp_path: Path) ->
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    while running.poll() is None and len(list(out.rglob("checkpoint.pickle"))) < 2:
+    while running.poll() is None and not list(out.rglob("checkpoint.pickle")):
         time.sleep(0.005)
     os.killpg(running.pid, signal.SIGINT)
     text, err = running.communicate()
     assert (running.returncode, text) == (130, "")
-    # On a busy machine one of them may be done by now.
+    # One of them may be done by now, or not yet begun.
     told = re.fullmatch(
         rf"cpdispatch: interrupted: ([01]) of 2 tasks are done; what was done is saved in {out}: "
         "add --resume to the same command to go on from there",
         err.splitlines()[-1],
     )
     assert told
-    assert len(list(out.rglob("checkpoint.pickle"))) == 2 - int(told[1])
+    assert 1 - int(told[1]) <= len(list(out.rglob("checkpoint.pickle"))) <= 2 - int(told[1])
     done = subprocess.run([*command, "--resume"], capture_output=True, check=True)
     whole = subprocess.run([*CPDISPATCH, *slow], capture_output=True, check=True)
     resumed, plain = (msgspec.json.decode(p.stdout)["runs"] for p in (done, whole))

@@ -67,7 +67,7 @@ INSTRUMENTED = (
     "workloads.slots", "workloads.select", "workloads.imported", "workloads.column_map",
     "workloads.slurm", "workloads.slurm.jobs", "workloads.slurm.nodes",
     "workloads.slurm.replayable", "workloads.slurm.values",
-    "simulator.run", "simulator.arrow", "models.hyper",
+    "simulator.run", "simulator.saved", "simulator.arrow", "models.hyper",
     "verify.dependencies", "verify.levels", "verify.objectives", "verify.placement", "verify.plan",
     "verify.solutions", "verify.starvation",
 )  # fmt: skip

@@ -17,7 +17,7 @@ from cpdispatch.adapters.slurm.drive import Cycle
 from cpdispatch.analyze.power import Shape
 from cpdispatch.analyze.predictions import Predictions, accuracy
 from cpdispatch.experiment.whatif import FIGURES
-from cpdispatch.simulator import run
+from cpdispatch.simulator import saved
 from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -177,9 +177,9 @@ def test_links_between_pages_lead_somewhere() -> None:
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("formats", run.FILES),
-        ("formats", run.SWITCHES),
-        ("formats", run._About.__struct_fields__),
+        ("formats", saved.FILES),
+        ("formats", saved.SWITCHES),
+        ("formats", saved.About.__struct_fields__),
         ("formats", accuracy(Predictions(np.array([1]), np.array([1])))),
         ("formats", [field.name for field in fields(Shape)]),
         ("formats", FIGURES),

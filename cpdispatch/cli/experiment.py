@@ -95,7 +95,7 @@ def experiment(
         from cpdispatch.experiment import file as files
         from cpdispatch.experiment.runs import run
         from cpdispatch.simulator.replay import claim
-        from cpdispatch.simulator.run import ABOUT
+        from cpdispatch.simulator.saved import ABOUT
 
     form = files.load(file)
     workers = Workers(where.cores, where.cluster)

@@ -31,7 +31,8 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
     folder, have the same places.
     """
     from cpdispatch.simulator.replay import DRAW
-    from cpdispatch.simulator.run import ABOUT, Run, about_of
+    from cpdispatch.simulator.run import Run
+    from cpdispatch.simulator.saved import ABOUT, about_of
 
     def place(path: Path) -> tuple[float, bool, Path]:
         # Simulate gives each run its place; an earlier version did not, and Run.save does not.
@@ -408,7 +409,8 @@ def beside_best(
 
 def first_of_each(folders: Iterable[Path], summaries: Sequence[RunSummary]) -> dict[str, Run]:
     """The run of each kind that is drawn, of those that are done; refused ones may be there too."""
-    from cpdispatch.simulator.run import ABOUT, Run, about_of
+    from cpdispatch.simulator.run import Run
+    from cpdispatch.simulator.saved import ABOUT, about_of
 
     done = {_which(summary.about) for summary in summaries}
     found = [(folder, about_of(folder)) for folder in folders if (folder / ABOUT).exists()]

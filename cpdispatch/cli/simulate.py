@@ -98,7 +98,7 @@ def simulate(
     with status(STARTING):
         from cpdispatch.campaign import Workers
         from cpdispatch.experiment import Experiment
-        from cpdispatch.simulator.run import ABOUT
+        from cpdispatch.simulator.saved import ABOUT
 
     _check_draws(seeds, shake)
     if plot is not None:

@@ -120,7 +120,7 @@ def look(folder: Path, refused: RefusedFiles) -> dict[str, Live]:
 
 def saved(folder: Path) -> list[Path]:
     """The finished runs in a folder."""
-    from cpdispatch.simulator.run import ABOUT
+    from cpdispatch.simulator.saved import ABOUT
 
     return sorted(path.parent for path in folder.glob(f"**/{ABOUT}"))
 

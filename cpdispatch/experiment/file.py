@@ -32,7 +32,7 @@ from cpdispatch.experiment.runs import (
 )
 from cpdispatch.experiment.samples import LogForm
 from cpdispatch.files import csv_of, parse_toml, write_bytes
-from cpdispatch.simulator.run import ABOUT
+from cpdispatch.simulator.saved import ABOUT
 from cpdispatch.structure import converted
 from cpdispatch.workloads.shake import DRAWS_MAX
 

@@ -296,7 +296,7 @@ def run(
     """
     from cpdispatch.dispatch import has_engine, is_model
     from cpdispatch.simulator.replay import finished
-    from cpdispatch.simulator.run import ABOUT
+    from cpdispatch.simulator.saved import ABOUT
     from cpdispatch.workloads.shake import shaken
 
     of_key = {
@@ -360,7 +360,7 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
     """
     from cpdispatch.dispatch import Settings
     from cpdispatch.simulator.replay import Watch, finished, simulate
-    from cpdispatch.simulator.run import ABOUT
+    from cpdispatch.simulator.saved import ABOUT
     from cpdispatch.workloads.shake import shaken
 
     workload, system = shaken(log[0], plan.draw), log[1]

@@ -55,7 +55,8 @@ from cpdispatch.simulator.compiled import (
 )
 from cpdispatch.simulator.live import STATUS, Telling
 from cpdispatch.simulator.records import NOT_STARTED
-from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of
+from cpdispatch.simulator.run import Run, run_of
+from cpdispatch.simulator.saved import ABOUT, FILES
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import USUAL_TIER, System, SystemFile, from_file, system_as_dict
 from cpdispatch.terms import begins_later, gated

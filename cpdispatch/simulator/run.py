@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from heapq import heappop, heappush
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -24,38 +23,52 @@ from cpdispatch.analyze.moment import Moment, moment
 from cpdispatch.analyze.occupancy import (
     FOREVER,
     NEVER,
-    NEVER_FITS,
     NO_ATTEMPTS,
     NO_OUTAGES,
-    REJECTED,
     Attempts,
-    Behind,
     Lacking,
     Occupancy,
     Outages,
-    by_stretch,
 )
+from cpdispatch.analyze.under_cap import UnderCap
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import Reason
-from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, Steps, of_told
-from cpdispatch.errors import InputError
+from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, of_told
 from cpdispatch.events import FAIL, Event, as_csv
 from cpdispatch.events import load as load_events
-from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes, writing
-from cpdispatch.jobs import LABELLED, SPREADS, TERMS, UNKNOWN, WISHES, Column, Workload
+from cpdispatch.files import replacing, write_bytes, writing
+from cpdispatch.jobs import UNKNOWN, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.kept_back import being_cleared, kept_back
-from cpdispatch.simulator.records import NOT_STARTED, Records, Test
-from cpdispatch.simulator.simulation import Simulation
-from cpdispatch.system import (
-    LIMIT,
-    USUAL_TIER,
-    System,
-    SystemFile,
-    from_file,
-    system_as_dict,
+from cpdispatch.simulator.saved import (
+    ABOUT,
+    ATTEMPT_COLUMNS,
+    ATTEMPTS,
+    DECISION_COLUMNS,
+    DECISIONS,
+    EVENTS,
+    JOBS,
+    PROMISE_COLUMNS,
+    PROMISES,
+    SCHEDULE,
+    SWITCHED,
+    SWITCHES,
+    job_columns,
+    read_about,
+    read_beside,
+    read_table,
+    with_restarts,
 )
+from cpdispatch.simulator.simulation import Simulation
+from cpdispatch.simulator.tables import (
+    attempt_table,
+    decision_table,
+    job_table,
+    promise_table,
+    switched_table,
+)
+from cpdispatch.system import System, SystemFile, from_file, system_as_dict
 from cpdispatch.verify import Service, Told
 from cpdispatch.verify.limits import limited
 from cpdispatch.verify.service import Lacks, Spans, downtimes, drains, lacks
@@ -65,10 +78,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.json", "schedule.swf"
-ATTEMPTS, EVENTS, PROMISES = "attempts.parquet", "events.csv", "promises.parquet"
-SWITCHED = "switched.parquet"
-FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE, ATTEMPTS, EVENTS, PROMISES, SWITCHED)
 SWF_FAILED, SWF_COMPLETED, SWF_CANCELLED = 0, 1, 5
 
 
@@ -154,7 +163,7 @@ class Run:
     def restarts(self) -> bool:
         """Whether jobs could be restarted."""
         about = self.about
-        return _with_restarts(
+        return with_restarts(
             about.get("restarts"), about.get("restartable", 0), about.get("idempotent", False),
             self.happened is not None,
         )  # fmt: skip
@@ -304,92 +313,14 @@ class Run:
         return moment(schedule, at_s, until_s, said)
 
     def _under_cap(self, rows: IntArray, from_s: IntArray, until_s: IntArray) -> Occupancy:
-        """The schedule, with when the cap kept some jobs back within a span of time of each."""
-        cap, t = of_told(POWER_CAP, self.about.get(POWER_CAP)), self.occupancy
-        if cap is None:
-            return t
-        columns = (t.behind.row.tolist(), t.behind.from_s.tolist(), t.behind.until_s.tolist())
-        spans = [*zip(*columns, t.behind.why, strict=True)]
-        spans += self._without_power(rows, from_s, until_s, cap)
-        spans.sort()
-        row, begin_s, end_s = np.array([span[:3] for span in spans], np.int64).reshape(-1, 3).T
-        return replace(t, behind=Behind(row, begin_s, end_s, [span[3] for span in spans]))
-
-    def _without_power(
-        self, rows: IntArray, from_s: IntArray, until_s: IntArray, cap: Steps
-    ) -> Iterator[tuple[int, int, int, str]]:
-        """When the cap left less than a job draws, as long as a queued job might run from then on.
-
-        Rows of `Behind`: the job's row, from when to when, and what it lacked, in words. A job
-        that something else kept from the queue waited for that.
-        """
-        t = self.occupancy
-        times, level = self.drawn().level()
-        for row in rows.tolist():
-            watts = int(t.units[row] * (t.request[row] @ np.array(self.system.unit_watts)))
-            requested_s, begin_s, end_s = (int(of[row]) for of in (t.requested_s, from_s, until_s))
-            gates = t.behind.of(row)
-            changes = np.array([*cap.time_s, *(s for gate in gates for s in gate[:2])], np.int64)
-            low, high = np.searchsorted(times, (begin_s, end_s)).tolist()
-            decided = t.decision_s if len(cap.time_s) > 1 else t.decision_s[:0]
-            steps_s = np.array(cap.time_s) - requested_s + 1
-            instants = np.concatenate(([begin_s], times[low:high], changes, steps_s, decided))
-            instants = np.unique(instants[(begin_s <= instants) & (instants < end_s)])
-            if not len(instants):
-                continue
-            at = np.searchsorted(times, instants, side="right")
-            used = np.concatenate(([0], level))[at] + self.system.idle_total
-            short = np.zeros(len(instants), dtype=np.int64)
-            ahead: list[tuple[int, IntArray | int]] = [(1, requested_s)]
-            if len(cap.time_s) > 1:
-                since_s, longest_s = self._longest_queued
-                longest = np.append(longest_s, 0)[since_s.searchsorted(instants, "right") - 1]
-                ahead.insert(0, (2, np.maximum(longest, requested_s)))
-            for code, ahead_s in ahead:
-                least = map(cap.least, instants.tolist(), (instants + ahead_s).tolist())
-                short[used + watts > np.array(list(least))] = code
-            for gate_s, open_s, _ in gates:
-                short[(gate_s <= instants) & (instants < open_s)] = 0
-            left = f"less was left than the {watts:,} W that it draws"
-            why = "", f"the power cap: {left}", f"the power cap to come: {left}"
-            ends = np.append(instants[1:], end_s)
-            for first, after in by_stretch(short):
-                if first < after and short[first]:
-                    yield row, int(instants[first]), int(ends[after - 1]), why[short[first]]
+        """The schedule, with when a power cap kept these jobs back, see `UnderCap.kept_back`."""
+        return self.occupancy if self._cap is None else self._cap.kept_back(rows, from_s, until_s)
 
     @cached_property
-    def _longest_queued(self) -> tuple[IntArray, IntArray]:
-        """Times, and the longest request in the queue from each on, seconds; shape (times,)."""
-        t = self.occupancy
-        out: dict[int, list[tuple[int, int]]] = {}
-        lost = (t.lost.start_s != NEVER).nonzero()[0]
-        for rows, from_s, until_s in (
-            (t.behind.row, t.behind.from_s, t.behind.until_s),
-            (t.lost.row[lost], t.lost.start_s[lost] + 1, t.lost.end_s[lost]),
-        ):
-            for row, *span in np.stack((rows, from_s, until_s), axis=1).tolist():
-                out.setdefault(row, []).append((span[0], span[1]))
-        spans = []
-        end_s = np.where(t.start_s == NEVER, t.last_s, t.start_s) + 1  # queued as it starts, too
-        for row in (~t.because(NEVER_FITS, REJECTED)).nonzero()[0].tolist():
-            begin, longest = int(t.submit_s[row]), int(t.requested_s[row])
-            for from_s, until_s in sorted(out.get(row, [])):
-                spans.append((begin, from_s, longest))
-                begin = max(begin, until_s)
-            spans.append((begin, int(end_s[row]), longest))
-        spans = sorted(span for span in spans if span[0] < span[1])
-        times = sorted({time_s for span in spans for time_s in span[:2]})
-        coming, found = iter([*spans, (FOREVER, FOREVER, 0)]), []
-        queued: list[tuple[int, int]] = []
-        begin, until_s, longest = next(coming)
-        for time_s in times:
-            while begin <= time_s:
-                heappush(queued, (-longest, until_s))
-                begin, until_s, longest = next(coming)
-            while queued and queued[0][1] <= time_s:
-                heappop(queued)
-            found.append(-queued[0][0] if queued else 0)
-        return np.array(times, dtype=np.int64), np.array(found, dtype=np.int64)
+    def _cap(self) -> UnderCap | None:
+        """The schedule under its power cap; None where there was none."""
+        cap = of_told(POWER_CAP, self.about.get(POWER_CAP))
+        return None if cap is None else UnderCap(self.occupancy, self.drawn(), cap)
 
     @cached_property
     def occupancy(self) -> Occupancy:
@@ -575,18 +506,18 @@ class Run:
             When the folder holds no finished run or a file in it is damaged.
         """
         folder = Path(folder)
-        known, about = _read_about(folder)
-        jobs = _read_table(folder / JOBS, _job_columns(known))
-        decisions = _read_table(folder / DECISIONS, _DECISION_COLUMNS)
+        known, about = read_about(folder)
+        jobs = read_table(folder / JOBS, job_columns(known))
+        decisions = read_table(folder / DECISIONS, DECISION_COLUMNS)
         promises = attempts = happened = switched = None
         if known.switch_off_s is not None:
-            switched = _read_table(folder / SWITCHED, dict.fromkeys(SWITCHES, "whole number"))
+            switched = read_table(folder / SWITCHED, dict.fromkeys(SWITCHES, "whole number"))
         if known.promises:
-            promises = _read_beside(folder / PROMISES, _PROMISE_COLUMNS, jobs)
+            promises = read_beside(folder / PROMISES, PROMISE_COLUMNS, jobs)
         if known.events is not None:
             saved = {} if known.events.checkpoints is None else {"saved_s": "whole number"}
             saved |= {"test": "truth value"} if known.restarts else {}
-            attempts = _read_beside(folder / ATTEMPTS, _ATTEMPT_COLUMNS | saved, jobs)
+            attempts = read_beside(folder / ATTEMPTS, ATTEMPT_COLUMNS | saved, jobs)
             happened = tuple(load_events(folder / EVENTS, from_file(known.system)))
         return cls(about, jobs, decisions, None, attempts, happened, promises, switched)
 
@@ -605,97 +536,6 @@ def write_schedule(stream: BinaryIO, workload: Workload, table: pa.Table) -> Non
         runtime_s=np.where(started, end - start, UNKNOWN),
         status=status,
     )
-
-
-class _Wait(msgspec.Struct):
-    """By what waits were bounded, see `cpdispatch.bounded.Bounded.rules`."""
-
-    in_turn_after: int
-    wide: int
-    first_after: int | None
-
-
-class _Rule(msgspec.Struct):
-    """What is certain of a queue rule, see `cpdispatch.dispatch.rule_of`."""
-
-    first_come: bool
-    keeps_promises: bool
-    strict: bool = False
-    order: str = ""
-
-
-class _Checkpoints(msgspec.Struct):
-    """Checkpoints that jobs wrote, see `cpdispatch.events.Checkpoints`."""
-
-    every_s: int
-    cost_s: int
-
-
-class _Events(msgspec.Struct):
-    """What happened to the system, see `cpdispatch.events.Events.told`."""
-
-    sha256: str
-    requeue: str
-    checkpoints: _Checkpoints | None = None
-
-
-class _Bound(msgspec.Struct):
-    """The starvation bound of every decision, see `cpdispatch.instance.Starvation`."""
-
-    threshold_s: int
-    bound_s: int
-    wide: int = 0
-
-
-_Told = Annotated[list[tuple[int, float]], msgspec.Meta(min_length=1)]
-"""The times and values of a quantity, see `energy.Steps.told`."""
-
-
-class _About(msgspec.Struct):
-    """What others read of run.json; what else it tells is theirs who look at it."""
-
-    workload: str
-    dispatcher: str
-    predictor: str
-    system: SystemFile
-    notes: dict[str, int]
-    seconds: float
-    kill_at_limit: bool | None = None
-    dependencies: bool = False
-    idempotent: bool = False
-    restartable: int = 0
-    restarts: bool | None = None
-    restart_cost_s: int = 0
-    test_s: int = 0
-    compiled: bool = False
-    workload_sha256: str | None = None
-    began_s: int | None = None
-    seed: int = 0
-    draw: int = 0
-    place: int | None = None
-    wait: _Wait | None = None
-    events: _Events | None = None
-    promises: bool = False
-    rule: _Rule | None = None
-    starvation: _Bound | None = None
-    switch_off_s: int | None = None
-    power_cap: _Told | None = None
-    energy_price: _Told | None = None
-    memory_mib_peak: float | None = None
-
-
-SWITCHES = ("node", "off", "wake", "on")
-"""The columns of the table of nodes that were switched off."""
-
-_ATTEMPT_COLUMNS = dict.fromkeys(("id", "start", "end"), "whole number") | dict.fromkeys(
-    ("nodes", "node_units"), "list of whole numbers"
-)
-
-
-_PROMISE_COLUMNS = dict.fromkeys(("id", "at", "start"), "whole number")
-_DECISION_COLUMNS = dict.fromkeys(("time", "queue", "running", "started"), "whole number") | {
-    "ms": "number"
-}
 
 
 def _outages(found: Spans) -> Outages:
@@ -719,317 +559,25 @@ def _attempts(table: pa.Table, rows: IntArray, prefix: str) -> Attempts:
     return Attempts(rows, start_s, end_s, offset, node, units)
 
 
-def _read_beside(path: Path, columns: dict[str, str], jobs: pa.Table) -> pa.Table:
-    """A table of a run that names jobs of the table of jobs."""
-    found = _read_table(path, columns)
-    if not np.isin(arrow.array(found.column("id")), arrow.array(jobs.column("id"))).all():
-        problem = "the table of jobs lacks a job that is named here"
-        advice = "make the run again with --overwrite"
-        raise InputError(problem, file=path, field="id", advice=advice)
-    return found
-
-
-def _with_restarts(restarts: bool | None, restartable: int, idempotent: bool, events: bool) -> bool:
-    """Whether a run's jobs could be restarted.
-
-    Earlier versions did not say it: where events happened, no job could be. The first ones said
-    ``idempotent`` alone.
-    """
-    return not events and (restartable > 0 or idempotent) if restarts is None else restarts
-
-
-def _job_columns(about: _About) -> dict[str, str]:
-    """The columns that a table of jobs needs, and what each holds."""
-    numbers = ["id", "submit", "start", "end", "units", "requested_s", "runtime_s", "expected_s"]
-    numbers += [f"request_{name}" for name in about.system.resources]
-    numbers += ["preceding", "think_s"] * about.dependencies
-    events = about.events is not None
-    restarts = _with_restarts(about.restarts, about.restartable, about.idempotent, events)
-    numbers += ["lost_start", "lost_end"] * restarts
-    numbers += ["requeued"] * (about.events is not None)
-    lists = ["nodes", "node_units", *["lost_nodes", "lost_node_units"] * restarts]
-    kinds = dict.fromkeys(numbers, "whole number") | dict.fromkeys(lists, "list of whole numbers")
-    flags = dict.fromkeys(["killed", *["failed"] * (about.events is not None)], "truth value")
-    return {**kinds, **flags, "reason": "text", "user": "name or number"}
-
-
-def _read_table(path: Path, columns: dict[str, str]) -> pa.Table:
-    """A table of a run, each of whose columns holds what it has to, on every row."""
-    again = "make the run again with --overwrite"
-    table = read_parquet(path).replace_schema_metadata(None)
-    for name, kind in columns.items():
-        if table.column_names.count(name) != 1:
-            problem = "the table lacks the column or has it twice"
-            raise InputError(problem, file=path, field=name, advice=again)
-        column = table.column(name)
-        if not _holds(column, kind):
-            problem = f"the column needs a {kind} on each row"
-            raise InputError(problem, file=path, field=name, advice=again)
-        nodes = name.removesuffix("node_units") + "nodes"
-        if name.endswith("node_units") and not _as_long(column, table.column(nodes)):
-            problem = f"the lists of some rows are not as long as those of {nodes}"
-            raise InputError(problem, file=path, field=name, advice=again)
-    return table
-
-
-def _as_long(one: pa.ChunkedArray[Any], other: pa.ChunkedArray[Any]) -> bool:
-    """Whether the lists of two columns have the same lengths."""
-    (first, _), (second, _) = arrow.flat(one), arrow.flat(other)
-    return np.array_equal(first, second)
-
-
-def _holds(column: pa.ChunkedArray[Any], kind: str) -> bool:
-    """Whether a column is of a kind, and its numbers are some that can be counted with.
-
-    A name or a number may be unknown; all else is stated on every row.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    held = column.type
-    if kind == "name or number":
-        held = held.value_type if pa.types.is_dictionary(held) else held
-        return pa.types.is_string(held) or pa.types.is_integer(held)
-    if column.null_count:
-        return False
-    if kind == "truth value":
-        return pa.types.is_boolean(held)
-    if kind == "text":
-        held = held.value_type if pa.types.is_dictionary(held) else held
-        return pa.types.is_string(held) or pa.types.is_large_string(held)
-    if kind == "number":
-        return pa.types.is_floating(held)
-    if kind == "list of whole numbers":
-        if not (pa.types.is_list(held) or pa.types.is_large_list(held)):
-            return False
-        return _holds(cast("pa.ChunkedArray[Any]", pc.list_flatten(column)), "whole number")
-    if not pa.types.is_integer(held):
-        return False
-    least, most = pc.min(column).as_py(), pc.max(column).as_py()
-    return least is None or bool(least >= -LIMIT and most <= LIMIT)
-
-
-def about_of(folder: Path) -> dict[str, Any]:
-    """The content of run.json in the folder of a run, see `Run`.
-
-    Raises
-    ------
-    InputError
-        When the folder holds no finished run or what it says is damaged.
-    """
-    return _read_about(folder)[1]
-
-
-def _read_about(folder: Path) -> tuple[_About, dict[str, Any]]:
-    """The checked fields of run.json, and its whole content."""
-    path = folder / ABOUT
-    if not path.exists():
-        raise InputError(
-            f"holds no finished run ({ABOUT} is missing)" if folder.exists() else "no such folder",
-            file=folder, advice="name the folder that simulate was given as --out",
-        )  # fmt: skip
-    content = read_text(path)
-    known = parse_json(content, _About, f"the {ABOUT} of a run", path)
-    try:
-        from_file(known.system)
-    except InputError as error:
-        raise InputError(str(error), file=path) from error
-    about: dict[str, Any] = msgspec.json.decode(content)
-    about["system"].setdefault("name", known.system.name)
-    return known, about
-
-
-class Recorded(Protocol):
-    """What the tables of a run are made of."""
-
-    @property
-    def workload(self) -> Workload:
-        """The jobs."""
-        ...
-
-    @property
-    def system(self) -> System:
-        """Where they ran."""
-        ...
-
-    @property
-    def records(self) -> Records:
-        """What became of them."""
-        ...
-
-    @property
-    def dependencies(self) -> bool:
-        """Whether they waited for the jobs that they depend on."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Jobs that have all ended, and the dispatches among them: what tables are made of."""
-
-    workload: Workload
-    system: System
-    records: Records
-    dependencies: bool = False
-
-
 def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -> Run:
     """The run that a simulation has recorded."""
+    promises = attempts = happened = switched = None
+    if not isinstance(simulation, CompiledSimulation):
+        promises = promise_table(simulation)
+        if simulation.happened is not None:
+            attempts, happened = attempt_table(simulation), tuple(simulation.happened)
+        if simulation.switched is not None:
+            switched = switched_table(simulation.switched)
     return Run(
-        {
-            **about,
-            "system": system_as_dict(simulation.system),
-            "promises": not isinstance(simulation, CompiledSimulation),
-        },
+        about | {"system": system_as_dict(simulation.system), "promises": promises is not None},
         job_table(simulation),
         decision_table(simulation),
         simulation.workload,
-        *_of_events(simulation),
-        None if isinstance(simulation, CompiledSimulation) else promise_table(simulation),
-        _switched_table(simulation),
+        attempts,
+        happened,
+        promises,
+        switched,
     )
-
-
-def _switched_table(simulation: Simulation | CompiledSimulation) -> pa.Table | None:
-    """Each time that a node was off; None where none could be."""
-    import pyarrow as pa
-
-    if isinstance(simulation, CompiledSimulation) or simulation.switched is None:
-        return None
-    rows = np.array(simulation.switched, dtype=np.int64).reshape(-1, len(SWITCHES)).T
-    columns: dict[str, Any] = {
-        name: arrow.numbers(row) for name, row in zip(SWITCHES, rows, strict=True)
-    }
-    return pa.table(columns)
-
-
-def _of_events(
-    simulation: Simulation | CompiledSimulation,
-) -> tuple[pa.Table | None, tuple[Event, ...] | None]:
-    """The attempts that node failures ended, and what happened; nothing where nothing can."""
-    import pyarrow as pa
-
-    if isinstance(simulation, CompiledSimulation) or simulation.happened is None:
-        return None, None
-    row, (start_s, end_s, saved_s, test), (offset, node, units) = simulation.records.attempts()
-    columns: dict[str, Any] = {
-        "id": arrow.numbers(simulation.workload.table.id[row]),
-        "start": arrow.numbers(start_s),
-        "end": arrow.numbers(end_s),
-        "nodes": arrow.lists(offset, node),
-        "node_units": arrow.lists(offset, units),
-    }
-    if simulation.checkpoints:
-        columns["saved_s"] = arrow.numbers(saved_s)
-    if simulation.workload.table.restartable.any():
-        columns["test"] = arrow.flags(test == 1)
-    return pa.table(columns), tuple(simulation.happened)
-
-
-def promise_table(simulation: Recorded) -> pa.Table:
-    """The first promise to each job that was given one, see `Run`."""
-    import pyarrow as pa
-
-    records = simulation.records
-    rows = (records.promised_s[1] != NOT_STARTED).nonzero()[0]
-    columns: dict[str, Any] = {
-        "id": arrow.numbers(simulation.workload.table.id[rows]),
-        "at": arrow.numbers(records.promised_s[0, rows]),
-        "start": arrow.numbers(records.promised_s[1, rows]),
-    }
-    return pa.table(columns)
-
-
-def job_table(simulation: Recorded) -> pa.Table:
-    """One row a job, see `Run`."""
-    import pyarrow as pa
-
-    table, records = simulation.workload.table, simulation.records
-    offset, node, units = records.placements()
-    columns: dict[str, Any] = {
-        "id": arrow.numbers(table.id),
-        "submit": arrow.numbers(table.submit_s),
-        "start": arrow.numbers(records.start_s),
-        "end": arrow.numbers(records.end_s),
-        "units": arrow.numbers(table.units),
-        "nodes": arrow.lists(offset, node),
-        "node_units": arrow.lists(offset, units),
-        "requested_s": arrow.numbers(table.requested_s),
-        "runtime_s": arrow.numbers(simulation.workload.runtime_s),
-        "expected_s": arrow.numbers(records.expected_s),
-        "killed": arrow.flags(records.killed & (records.start_s >= 0)),
-        "reason": arrow.texts(records.reason, [reason.name.lower() for reason in Reason]),
-    }
-    if simulation.dependencies:
-        columns["preceding"] = arrow.numbers(simulation.workload.preceding)
-        columns["think_s"] = arrow.numbers(simulation.workload.think_s)
-    if len(records.failed):
-        columns["requeued"] = arrow.numbers(records.requeued)
-        columns["failed"] = arrow.flags(records.failed)
-    restartable = table.restartable == 1
-    if not restartable.all() and (len(records.failed) or restartable.any()):
-        columns["restartable"] = arrow.flags(restartable)
-    if restartable.any():
-        offset, node, units = records.lost_placements()
-        if records.test.any():
-            columns["test"] = arrow.texts(records.test, [test.name.lower() for test in Test])
-        columns["lost_start"] = arrow.numbers(records.lost_start_s)
-        columns["lost_end"] = arrow.numbers(records.lost_end_s)
-        columns["lost_nodes"] = arrow.lists(offset, node)
-        columns["lost_node_units"] = arrow.lists(offset, units)
-    for kind, name in enumerate(simulation.system.resources):
-        columns[f"request_{name}"] = arrow.numbers(table.column(Column.REQUEST + kind))
-    if simulation.system.watts:
-        columns["energy_j"] = arrow.numbers(_joules(simulation))
-    for name in LABELLED:
-        codes, labels = table.column(Column[name.upper()]), table.labels.get(name)
-        columns[name] = arrow.numbers(codes) if labels is None else arrow.texts(codes, labels)
-    columns["priority"] = arrow.numbers(table.priority)
-    if any(partition.tier != USUAL_TIER for partition in simulation.system.partitions):
-        columns["tier"] = arrow.numbers(np.ascontiguousarray(table.tier))
-    workload = simulation.workload
-    for name in WISHES:
-        if any(getattr(access, name) for access in workload.access):
-            columns[name] = arrow.texts(*workload.asked(name))
-    if (exclusive := workload.exclusive()).any():
-        columns["exclusive"] = arrow.flags(exclusive == 1)
-    if workload.together is not None:
-        columns["together"] = arrow.numbers(workload.together)
-        for name in SPREADS:
-            if (asked := workload.spreads(name)).any():
-                columns[name] = arrow.numbers(np.ascontiguousarray(asked))
-    if workload.begin_s is not None:
-        columns["begin"] = arrow.numbers(workload.begin_s)
-    for name in TERMS:
-        if any(getattr(terms, name) for terms in workload.terms):
-            columns[name] = arrow.texts(*workload.asked(name))
-    if (limit := workload.array_limit()).any():
-        columns["array_limit"] = arrow.numbers(np.ascontiguousarray(limit))
-    return pa.table(columns)
-
-
-def _joules(simulation: Recorded) -> IntArray:
-    """What each job drew, attempts that were lost among it."""
-    records, system = simulation.records, simulation.system
-    request = simulation.workload.table.request
-    ran_s = np.where(records.start_s >= 0, records.end_s - records.start_s, 0)
-    found: IntArray = ran_s * watts_of(system, request, *records.placements())
-    if len(records.lost_start_s):
-        lost_s = records.lost_end_s - records.lost_start_s
-        found += lost_s * watts_of(system, request, *records.lost_placements())
-    row, (start_s, end_s, *_), placements = records.attempts()
-    np.add.at(found, row, (end_s - start_s) * watts_of(system, request[row], *placements))
-    return found
-
-
-def decision_table(simulation: Recorded) -> pa.Table:
-    """One row a dispatch, see `Run`."""
-    import pyarrow as pa
-
-    numbers, texts, limit_hit = simulation.records.decisions()
-    columns = {name: arrow.texts(codes, names) for name, (codes, names) in texts.items()}
-    columns |= {name: arrow.numbers(column) for name, column in numbers.items()}
-    return pa.table(columns | {"limit_hit": arrow.flags(limit_hit)})
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

@@ -36,16 +36,9 @@ from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import as_known, replayable
 from cpdispatch.simulator.records import NOT_STARTED, Records
 from cpdispatch.simulator.replay import SWITCH_OFF, Fingerprint, about_run, without_priority
-from cpdispatch.simulator.run import (
-    DECISIONS,
-    JOBS,
-    SCHEDULE,
-    Done,
-    Run,
-    decision_table,
-    job_table,
-    write_schedule,
-)
+from cpdispatch.simulator.run import Run, write_schedule
+from cpdispatch.simulator.saved import DECISIONS, JOBS, SCHEDULE
+from cpdispatch.simulator.tables import Done, decision_table, job_table
 from cpdispatch.system import USUAL_TIER, System, system_as_dict
 from cpdispatch.workloads import swf
 

@@ -30,7 +30,7 @@ from cpdispatch.instance import Reservation
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, Simulation, Watch, simulate
 from cpdispatch.simulator.replay import finished
-from cpdispatch.simulator.run import EVENTS
+from cpdispatch.simulator.saved import EVENTS
 from cpdispatch.system import Maintenance, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify import Kind
 from tests.effort import examples

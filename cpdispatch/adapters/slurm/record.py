@@ -27,7 +27,8 @@ from cpdispatch.errors import InputError
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.replay import SWITCH_OFF, about_run
-from cpdispatch.simulator.run import Done, Run, decision_table, job_table, promise_table
+from cpdispatch.simulator.run import Run
+from cpdispatch.simulator.tables import Done, decision_table, job_table, promise_table
 from cpdispatch.system import System, load
 from cpdispatch.workloads import prepare, slurm
 from cpdispatch.workloads.imported import Imported

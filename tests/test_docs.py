@@ -5,7 +5,7 @@ from __future__ import annotations
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 
@@ -165,6 +165,27 @@ def test_the_second_example_of_the_readme_prints_what_it_shows(
     printed = " ".join(capsys.readouterr().out.split())
     for line in found[2].splitlines():
         assert " ".join(line.split()) in printed
+
+
+def test_the_commands_of_the_readme_on_a_log_run(
+    trace: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn")
+    text = (ROOT / "README.md").read_text()
+    commands = [
+        line.split("#")[0].split() for line in text.splitlines() if "    cpdispatch " in line
+    ]
+    logs, at = (
+        tmp_path / "logs",
+        commands.index(["cpdispatch", "archive", "get", "kth", "--to", "logs"]),
+    )
+    logs.mkdir()
+    (logs / "KTH-SP2-1996-2.1-cln.swf.gz").symlink_to(trace("KTH-SP2-1996-2.1-cln"))
+    monkeypatch.chdir(tmp_path)
+    for _, command, *rest in commands[at + 1 : at + 7]:
+        some = ["--jobs", "500", "--cores", "1"] if command == "simulate" else []
+        assert cli.run([command, *rest, *some]) == 0, command
+    assert (tmp_path / "kth.html").exists()
 
 
 def test_links_between_pages_lead_somewhere() -> None:

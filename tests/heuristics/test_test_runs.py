@@ -661,13 +661,14 @@ def test_the_command_says_what_is_missing(
     def said(*arguments: str) -> str:
         code = cli.run(["simulate", *log, *arguments])
         out = capsys.readouterr()
-        assert bool(code) == bool(out.err)
+        assert not code or out.err
         return out.out + out.err
 
     tests = ("-d", "easy", "-d", "easy:test=9")
     assert "no job of log may be restarted: say which may, for example --restartable all" in said(
         *tests
     )
+    assert "mean bounded slowdown" in said("-d", "best", "--predict", "last2")  # no tests there
     assert "With test runs of 9 s (easy:test=9) the mean bounded" in said(
         *tests, "--restartable", "all"
     )

@@ -60,7 +60,8 @@ PIECE = 8.0
 LONGEST = 6000
 """Bytes of an input."""
 INSTRUMENTED = (
-    "arrays", "errors", "files", "jobs", "system", "instance.file", "instance.snapshot",
+    "arrays", "errors", "files", "jobs", "instance.file", "instance.snapshot",
+    "system.checks", "system.file", "system.machine", "system.named",
     "instance.wishes", "access",
     "solution.answer", "solution.file", "solution.reasons", "dispatch", "readers",
     "workloads.swf", "workloads.table", "workloads.clean", "workloads.clock", "workloads.fit",

@@ -37,7 +37,7 @@ def announce() -> None:
             Path(file).touch()
         return
     print(
-        "cpdispatch: compiling kernels (once after installation, about half a minute) ...",
+        "cpdispatch: compiling kernels (at their first use, about half a minute) ...",
         file=sys.stderr,
         flush=True,
     )

@@ -58,7 +58,8 @@ class Certificate:
         ``unsolved``. A plan that is ``pooled-optimal`` has no nodes for its later starts: none has
         a smaller value on the pooled capacity of all nodes, but it may be that no nodes hold it.
     value, bound : float or None
-        The objective of the plan, recomputed from its starts, and a proven lower bound.
+        The objective of the plan, recomputed from its starts: a sum over the jobs that it starts;
+        and a proven lower bound of it.
     phases_ms : mapping of str to float
         Wall time by phase, milliseconds.
     limit_hit : bool

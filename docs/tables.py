@@ -596,7 +596,9 @@ def untuned_conclusions() -> list[str]:
     verb = "below" if float(rival["slowdown"]) < 1 else "above"
     off = abs(100 * (float(rival["slowdown"]) - 1))
     of_logs = [row for row in every if row["log"] != "all"]
-    better = [row["log"] for row in of_logs if row["rule"] == rule and float(row["slowdown"]) < 1]
+    of_rival = [row for row in of_logs if row["rule"] == rule]
+    better = [row["log"] for row in of_rival if float(row["slowdown_high"]) < 1]
+    dearer = [row["log"] for row in of_rival if float(row["slowdown_low"]) > 1]
     by_log = {
         log: max(float(row["slowdown"]) for row in of_logs if row["log"] == log)
         for log in dict.fromkeys(row["log"] for row in of_logs)
@@ -605,13 +607,15 @@ def untuned_conclusions() -> list[str]:
     (best,) = rows("untuned", log="all", size="all", dispatcher="best")
     exceeded = [
         f"{row['log']} ({row['above']} of {row['cuts']} with {sized(row['size'])}, at most "
-        f"{row['wait_max_worst']})"
+        f"{row['wait_max_worst']}{' when rounded' * (row['wait_max_worst'] == '1.30')})"
         for row in sorted(rows("untuned", dispatcher="best"), key=by_log_and_size)
         if row["log"] != "all" and row["above"] != "0"
     ]
     return [
         f"- Of the rules {name} comes nearest to `best`. Over all {rival['cuts']} cuts, `best` is "
-        f"{off:.0f} % {verb} it, {interval(rival)}: {stands}. It is better on {listed(better)}.",
+        f"{off:.0f} % {verb} it, {interval(rival)}: {stands}. By log it is better by more "
+        f"than noise on {listed(better) or 'none'}, worse on {listed(dearer) or 'none'}, and within noise on the "
+        "others.",
         f"- On {listed(worse)} another rule is better than `best` by more than 5 %."
         if worse
         else "- On no log is another rule better than `best` by more than 5 %.",

@@ -53,8 +53,8 @@ def main() -> None:
         name = dispatcher if isinstance(dispatcher, str) else dispatcher.name
         found = run.metrics
         print(
-            f"{name:>22}: {found['energy_jobs_kwh']:,.0f} kWh of jobs, {found['energy_cost']:.0f} "
-            f"in all, mean wait {found['wait_s_mean'] / 60:.0f} min"
+            f"{name:>22}: {found['energy_jobs_kwh']:,.0f} kWh of jobs, cost "
+            f"{found['energy_cost']:.0f}, mean wait {found['wait_s_mean'] / 60:.0f} min"
         )
 
 

@@ -31,8 +31,8 @@ cool-first: hottest node at a start  70.0 C, mean wait  320.1 s
 failure-aware: 20.7% of the work lost
 """,
     "cheap_hours.py": """
-hcp:wait=off,limit=0.2: 451 kWh of jobs, 177 in all, mean wait 4 min
-           cheap-hours: 451 kWh of jobs, 167 in all, mean wait 80 min
+hcp:wait=off,limit=0.2: 451 kWh of jobs, cost 177, mean wait 4 min
+           cheap-hours: 451 kWh of jobs, cost 167, mean wait 80 min
 """,
     "own_predictor.py": """
        walltime: mean bounded slowdown     2.28

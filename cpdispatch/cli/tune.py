@@ -96,7 +96,7 @@ def _pairs_table(found: Tuned) -> Table:
         f"Best of {len(found.tuning.candidates)} on training weeks; measures relative to "
         "EASY-FCFS-FCFS, training / test weeks",
         ("orders", "threshold"),
-        ("mean wait", "max wait", "bounded slowdown"),
+        ("mean wait", "longest wait", "bounded slowdown"),
     )
     for row in both.to_dict("records"):
         table.add_row(

@@ -214,7 +214,7 @@ PREDICTORS: Mapping[str, Entry] = {
         lambda workload, seed: Mixture(Forest(seed=seed)),
     ),
     "actual": Entry(
-        "the real runtime: a clairvoyant bound, not a predictor",
+        "the real runtime, which no site has",
         lambda workload, seed: Actual.of(workload),
     ),
 }

@@ -1,4 +1,4 @@
-"""The real runtime as the prediction: the clairvoyant bound of every predictor."""
+"""The real runtime as the prediction: which no site has."""
 
 from __future__ import annotations
 

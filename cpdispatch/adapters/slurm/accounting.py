@@ -64,8 +64,8 @@ def _asked(fields: str, days: int) -> list[jobs.Record]:
         SACCT, "--allusers", "--allocations", "--parsable2", "--duplicates",
         f"--delimiter={_MARK}", f"--format={fields}", f"--starttime=now-{days}days",
     ]  # fmt: skip
-    said = _run(command, f"--history {SACCT}", "without accounting leave it out, or name a file "
-                "of what sacct printed")  # fmt: skip
+    advice = "without accounting, name a file of what sacct printed"
+    said = _run(command, f"--history {SACCT}", advice)
     return jobs.parse(said, SACCT, ZoneInfo("UTC"))
 
 

@@ -613,9 +613,9 @@ def untuned_conclusions() -> list[str]:
     ]
     return [
         f"- Of the rules {name} comes nearest to `best`. Over all {rival['cuts']} cuts, `best` is "
-        f"{off:.0f} % {verb} it, {interval(rival)}: {stands}. By log it is better by more "
-        f"than noise on {listed(better) or 'none'}, worse on {listed(dearer) or 'none'}, and within noise on the "
-        "others.",
+        f"{off:.0f} % {verb} it, {interval(rival)}: {stands}. By log it is better by more than "
+        f"noise on {listed(better) or 'none'}, worse on {listed(dearer) or 'none'}, and within "
+        "noise on the others.",
         f"- On {listed(worse)} another rule is better than `best` by more than 5 %."
         if worse
         else "- On no log is another rule better than `best` by more than 5 %.",

@@ -47,40 +47,6 @@ def _start(
     return clock, free - processors[job], head, count + 1
 
 
-@allocating
-def slowdown(
-    running: int,
-    order: IntArray,
-    machine: int,
-    runtime: IntArray,
-    processors: IntArray,
-    submit: IntArray,
-) -> float:
-    """Mean bounded slowdown of the queue when its jobs start in an order.
-
-    Parameters
-    ----------
-    running : int
-        |S|: the first so many jobs start before the queue, in their own order.
-    order : int64 array, shape (|Q|,)
-        Positions in the queue; the queue's job k is job ``running + k``.
-    machine : int
-        Processors.
-    runtime, processors, submit : int64 array, shape (|S| + |Q|,)
-        Of every job; times in seconds.
-    """
-    jobs = runtime.shape[0]
-    end, held = np.empty(jobs, dtype=np.int64), np.empty(jobs, dtype=np.int64)
-    clock, free, head, count = 0, machine, 0, 0
-    for job in range(running):
-        clock, free, head, count = _start(
-            job, clock, free, head, count, runtime, processors, submit, end, held
-        )
-    return float(
-        _queue(running, order, clock, free, head, count, runtime, processors, submit, end, held)
-    )
-
-
 @kernel
 def _queue(
     running: int,
@@ -95,6 +61,7 @@ def _queue(
     end: IntArray,
     held: IntArray,
 ) -> float:
+    """Mean bounded slowdown of the queue, of which job k is job ``running + k``, in an order."""
     total = 0.0
     for position in range(order.shape[0]):
         job = running + order[position]
@@ -167,8 +134,12 @@ def sample(
 
     Parameters
     ----------
-    running, machine, runtime_s, processors, submit_s
-        See `slowdown`; submissions on a clock that starts at the first job's.
+    running : int
+        |S|: the first so many jobs start before the queue, in their own order.
+    machine : int
+        Processors.
+    runtime_s, processors, submit_s : int64 array, shape (|S| + |Q|,)
+        Of every job; submissions on a clock that starts at the first job's.
     orders : int
         Number of random orders.
     published : bool

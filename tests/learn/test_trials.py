@@ -19,26 +19,11 @@ def columns(jobs: list[trial_twin.Job]) -> list[np.ndarray]:
 
 
 @settings(max_examples=examples(200))
-@given(
-    st.lists(job, min_size=2, max_size=14),
-    st.integers(0, 6),
-    st.randoms(use_true_random=False),
-)
-def test_a_trial_is_that_of_the_plain_twin(
-    jobs: list[trial_twin.Job], running: int, random: object
-) -> None:
-    running = min(running, len(jobs) - 1)
-    order = list(range(len(jobs) - running))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    ours = trials.slowdown(running, np.array(order, dtype=np.int64), MACHINE, *columns(jobs))
-    assert ours == pytest.approx(trial_twin.slowdown(jobs, running, order, MACHINE), rel=1e-12)
-
-
-@settings(max_examples=examples(30))
-@given(st.lists(job, min_size=3, max_size=10), st.integers(0, 2), st.integers(0, 99), st.booleans())
+@given(st.lists(job, min_size=3, max_size=14), st.integers(0, 6), st.integers(0, 99), st.booleans())
 def test_sums_over_random_orders_are_those_of_the_plain_twin(
     jobs: list[trial_twin.Job], running: int, seed: int, published: bool
 ) -> None:
+    running = min(running, len(jobs) - 1)
     total, first = trials.sample(running, MACHINE, *columns(jobs), 20, seed, published=published)
     wanted, times = trial_twin.sums(jobs, running, MACHINE, 20, seed, published)
     assert first.tolist() == times
@@ -47,8 +32,8 @@ def test_sums_over_random_orders_are_those_of_the_plain_twin(
 
 def test_a_job_that_has_not_arrived_holds_up_those_behind_it() -> None:
     jobs = [(10, 1, 0), (10, 1, 100), (10, 1, 0)]
-    late_first = trials.slowdown(1, np.array([0, 1]), MACHINE, *columns(jobs))
-    late_last = trials.slowdown(1, np.array([1, 0]), MACHINE, *columns(jobs))
+    total, first = trials.sample(1, MACHINE, *columns(jobs), 20, 1)
+    late_first, late_last = total / first
     assert late_first == (1.0 + 11.0) / 2
     assert late_last == 1.0
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -27,15 +26,7 @@ from cpdispatch.access import spread
 from cpdispatch.arrays import BoolArray, IntArray, compact
 from cpdispatch.errors import InputError, nearest
 from cpdispatch.jobs import Access, Column, JobTable, Workload
-from cpdispatch.system import (
-    LIMIT,
-    USUAL_TIER,
-    NodeGroup,
-    Partition,
-    System,
-    is_own,
-    ranges_of,
-)
+from cpdispatch.system import LIMIT, USUAL_TIER, Partition, System, is_own, with_capacity
 
 WHOLE, SPREAD = "whole", "spread"
 NOWHERE = "nowhere"
@@ -345,17 +336,5 @@ def _extended(system: System, resources: Sequence[str], capacity: Sequence[IntAr
             value=", ".join(twice),
             advice="if the system was prepared for another log, give it as it was read",
         )  # fmt: skip
-    more = np.stack(capacity, axis=1)
-    groups, begin = [], 0
-    for group in system.groups:
-        rows = more[begin : begin + group.nodes]
-        cuts = np.flatnonzero((np.diff(rows, axis=0) != 0).any(axis=1)) + 1
-        runs = list(pairwise((0, *cuts.tolist(), group.nodes)))
-        for low, high in runs:
-            name = group.name
-            if len(runs) > 1:
-                name = f"{group.name}[{ranges_of(range(begin + low, begin + high))}]"
-            held = (*group.capacity, *rows[low].tolist())
-            groups.append(NodeGroup(name, high - low, held, group.features))
-        begin += group.nodes
-    return replace(system, resources=(*system.resources, *resources), groups=tuple(groups))
+    every = np.column_stack([system.capacity, *capacity])
+    return with_capacity(system, every, (*system.resources, *resources))

@@ -321,13 +321,17 @@ def ranges_of(nodes: Sequence[int]) -> str:
     return " ".join(f"{a}-{b}" if a < b else str(a) for a, b in parts)
 
 
-def with_capacity(system: System, capacity: IntArray) -> System:
+def with_capacity(
+    system: System, capacity: IntArray, resources: tuple[str, ...] | None = None
+) -> System:
     """The system whose nodes have this capacity, each group split into runs of like nodes.
 
     Parameters
     ----------
     system : System
     capacity : int64 array, shape (nodes, resources)
+    resources : tuple of str, optional
+        The resource types. Default: those of the system.
     """
     groups, begin = [], 0
     for group in system.groups:
@@ -339,4 +343,4 @@ def with_capacity(system: System, capacity: IntArray) -> System:
                 name = f"{group.name}[{ranges_of(range(begin + low, begin + high))}]"
             groups.append(NodeGroup(name, high - low, tuple(rows[low].tolist()), group.features))
         begin += group.nodes
-    return replace(system, groups=tuple(groups))
+    return replace(system, resources=resources or system.resources, groups=tuple(groups))

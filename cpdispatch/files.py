@@ -440,6 +440,22 @@ def sweep(folder: str | os.PathLike[str], *names: str) -> None:
             left.unlink(missing_ok=True)
 
 
+def is_empty(folder: Path) -> bool:
+    """Whether a folder for results is yet to be made, or holds nothing.
+
+    Raises
+    ------
+    UsageError
+        When it, or the one that it is to be made in, is a file or cannot be written.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"{there} is a file: --out needs a folder")
+    if not os.access(there, os.W_OK):
+        raise UsageError(f"{there} cannot be written: choose another folder for --out")
+    return not folder.is_dir() or not any(folder.iterdir())
+
+
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file atomically, packed when its name ends in .gz, .xz or .zst."""
     pack = _PACK.get(Path(path).suffix)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 import platform
 import re
@@ -29,7 +28,7 @@ from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, Steps
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.events import Events, with_maintenance
 from cpdispatch.events import read as read_events
-from cpdispatch.files import read_bytes, sweep, writing
+from cpdispatch.files import is_empty, read_bytes, sweep, writing
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
@@ -606,12 +605,7 @@ def claim(
 
 def _check_free(folder: Path, *, taken: bool, resumable: bool) -> None:
     """Raise where no run may be written into a folder; one that holds something may be taken."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise UsageError(f"{there} is a file: --out needs a folder")
-    if not os.access(there, os.W_OK):
-        raise UsageError(f"{there} cannot be written: choose another folder for --out")
-    if folder.is_dir() and any(folder.iterdir()) and not taken:
+    if not is_empty(folder) and not taken:
         go_on = "--resume to go on with it, " * resumable
         raise UsageError(
             f"{folder} holds another run: add {go_on}--overwrite to replace it, or choose another "

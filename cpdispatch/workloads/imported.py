@@ -15,7 +15,7 @@ import numpy as np
 from cpdispatch import access
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import replacing, write_bytes
+from cpdispatch.files import is_empty, replacing, write_bytes
 from cpdispatch.jobs import Workload
 from cpdispatch.system import LIMIT, NodeGroup, System, system_as_dict
 from cpdispatch.workloads import table
@@ -251,12 +251,7 @@ def claim(folder: Path, *, overwrite: bool) -> None:
     UsageError
         When it holds something and ``overwrite`` is not meant, or cannot be written.
     """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise UsageError(f"{there} is a file: --out needs a folder")
-    if not os.access(there, os.W_OK):
-        raise UsageError(f"{there} cannot be written: choose another folder for --out")
-    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+    if not is_empty(folder) and not overwrite:
         raise UsageError(
             f"{folder} is not empty: add --overwrite to replace what is in it, or choose another "
             "folder"

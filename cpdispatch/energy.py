@@ -103,12 +103,7 @@ def energy_price(given: str | float | Steps) -> Steps:
 
 
 def check_cap(cap: Steps, system: System) -> None:
-    """Raise when a system cannot keep a cap, whatever runs on it.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise `UsageError` when a system cannot keep a cap, whatever runs on it."""
     check_drawn(system)
     for time_s, watts in zip(cap.time_s, cap.values, strict=True):
         if watts < system.idle_total:
@@ -119,12 +114,7 @@ def check_cap(cap: Steps, system: System) -> None:
 
 
 def check_drawn(system: System) -> None:
-    """Raise when a system draws nothing, so that a cap or a price would mean nothing.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise `UsageError` when a system draws nothing: a cap or a price would mean nothing."""
     if not system.watts:
         raise UsageError(
             f"system {system.name} does not say what its resources draw: add watts to its file, "

@@ -1,4 +1,7 @@
-"""Checks of the arguments of a replay: which are possible, and which exclude each other."""
+"""Checks of the arguments of a replay: which are possible, and which exclude each other.
+
+What is wrong is a `UsageError`.
+"""
 
 from __future__ import annotations
 
@@ -22,44 +25,24 @@ TRIGGERS = ("instant", "event")
 
 
 def cost_s_of(given: Any) -> int:
-    """The cost of a restart, seconds.
-
-    Raises
-    ------
-    UsageError
-    """
+    """The cost of a restart, seconds."""
     return whole("restart_cost_s", given, 0, LIMIT, of="seconds")
 
 
 def idle_s_of(given: Any) -> int:
-    """How long a node is idle before it is switched off, seconds.
-
-    Raises
-    ------
-    UsageError
-    """
+    """How long a node is idle before it is switched off, seconds."""
     return whole("switch_off_s", given, 1, LIMIT, of="seconds")
 
 
 def seed_of(given: Any) -> int:
-    """The seed of what is drawn at random.
-
-    Raises
-    ------
-    UsageError
-    """
+    """The seed of what is drawn at random."""
     return whole("seed", given, 0, SEED_MAX)
 
 
 def check_rules(
     trigger: str, correction: str, restart_cost_s: int, starvation: Starvation | None = None
 ) -> None:
-    """Raise when there is no such trigger, correction, cost or starvation bound.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise when there is no such trigger, correction, cost or starvation bound."""
     if trigger not in TRIGGERS:
         raise unknown("trigger", trigger, TRIGGERS)
     if correction not in [*CORRECTIONS]:
@@ -73,12 +56,7 @@ def check_rules(
 
 
 def check_kind(name: str, given: object, kind: type, advice: str = "") -> None:
-    """Raise when an argument is not of the type that is needed.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise when an argument is not of the type that is needed."""
     if not isinstance(given, kind):
         advice = advice and f"; {advice}"
         found = type(given).__name__
@@ -86,24 +64,14 @@ def check_kind(name: str, given: object, kind: type, advice: str = "") -> None:
 
 
 def check_switches(**given: object) -> None:
-    """Raise when a rule that is on or off is something else.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise when a rule that is on or off is something else."""
     for name, value in given.items():
         if not isinstance(value, bool | np.bool_):
             raise UsageError(f"{name} {value!r}: True or False is needed")
 
 
 def check_case(workload: Workload, system: System) -> None:
-    """Raise when these are no workload and its system.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise when these are no workload and its system."""
     advice = "cpdispatch.prepare gives workload and system"
     check_kind("workload", workload, Workload, advice)
     check_kind("system", system, System, advice)
@@ -115,12 +83,7 @@ def check_case(workload: Workload, system: System) -> None:
 
 
 def check_power_cap(cap: Steps, workload: Workload, system: System, kill_at_limit: bool) -> None:
-    """Raise when a cap cannot be kept for sure.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise when a cap cannot be kept for sure."""
     check_cap(cap, system)
     longer = int(np.count_nonzero(workload.runtime_s > workload.table.requested_s))
     if len(cap.values) > 1 and longer and not kill_at_limit:
@@ -132,12 +95,7 @@ def check_power_cap(cap: Steps, workload: Workload, system: System, kill_at_limi
 
 
 def check_switching(system: System, idle_s: int) -> None:
-    """Raise when no node of a system can be switched off.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise when no node of a system can be switched off."""
     idle_s_of(idle_s)
     if not system.wake_s:
         raise UsageError(
@@ -154,12 +112,7 @@ def check_restarts(
     power_cap: Steps | None,
     switch_off_s: int | None,
 ) -> None:
-    """Raise when no job may be restarted for a misjudgement, or at a cost, beside these.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise when no job may be restarted for a misjudgement, or at a cost, beside these."""
     if power_cap is not None:
         raise UsageError(
             "a power cap excludes idempotent and restart_cost_s: leave them out, or the cap"
@@ -177,12 +130,7 @@ def check_restarts(
 
 
 def check_gated(workload: Workload, system: System) -> None:
-    """Raise when jobs wait behind the gate of limits, or for their time.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise when jobs wait behind the gate of limits, or for their time."""
     if gates := gates_of(workload, system):
         raise UsageError(
             f"{gates}, which exclude dependencies, idempotent and restart_cost_s: leave these out"
@@ -207,10 +155,6 @@ def check_fresh(dispatcher: Dispatcher) -> None:
     """Raise when a dispatcher of the package has met instances, which it remembers.
 
     One of the user's own may keep what it knows from one simulation to the next.
-
-    Raises
-    ------
-    UsageError
     """
     if isinstance(dispatcher, Backfill | Bounded) and not dispatcher.fresh:
         raise UsageError(
@@ -225,12 +169,7 @@ def check_tests(
     power_cap: Steps | None,
     switch_off_s: int | None,
 ) -> None:
-    """Raise when a dispatcher is to make test runs where there are none.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise when a dispatcher is to make test runs where there are none."""
     if not getattr(dispatcher, "test_s", None):
         return
     for there, where, what in (

@@ -17,7 +17,6 @@ def seconds(text: str, option: str = "") -> float:
 
     Parameters
     ----------
-    text : str
     option : str
         What it was given for, which errors name.
 

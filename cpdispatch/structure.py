@@ -36,7 +36,6 @@ def converted(data: Any, type: type[Struct], what: str, file: str | PathLike[str
         What is expected, as msgspec takes it.
     what : str
         What that is called in errors, such as ``an experiment``.
-    file : path
 
     Raises
     ------

@@ -41,7 +41,6 @@ class Guard:
 
     Parameters
     ----------
-    predictor : Predictor
     live : bool
         Whether a cluster waits for the answers. After `MOST_SLOW_CALLS` slow calls the predictor is
         called no more then, and the requested time is the answer. Elsewhere the clock decides

@@ -30,8 +30,6 @@ class Attempts:
     ----------
     restartable : int64 array, shape (jobs,)
         Which jobs may be restarted.
-    state : State
-    records : Records
     guard : Guard
         Told of attempts that are over.
     agenda : Agenda

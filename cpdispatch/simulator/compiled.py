@@ -78,7 +78,6 @@ class CompiledSimulation:
         As of a `Simulation`.
     dispatcher : Backfill, Reject, Best or Bounded
         One that is `replayable`.
-    predictor : Predictor
     learned : bool
         Whether the predictor may have learned something already.
 
@@ -280,12 +279,10 @@ def records_of(
     ----------
     saved : dict
         What `cpdispatch.compiled.replay.Replay.saved` gives.
-    workload : Workload
     runnable : bool array, shape (jobs,)
         Which jobs are in the replay.
     name : str
         Of the dispatcher.
-    kill_at_limit : bool
     """
     outcome, table = saved["outcome"], workload.table
     jobs = outcome.shape[1]

@@ -35,9 +35,6 @@ class Course:
 
     Parameters
     ----------
-    events : Events
-    system : System
-    seed : int
     start_s : int
         From when on failures are drawn: the first submission.
 

@@ -42,7 +42,6 @@ class Gates:
     ----------
     workload : Workload
         Fitted to the system.
-    system : System
 
     Attributes
     ----------

@@ -34,7 +34,6 @@ def kept_back(
     ----------
     jobs : DataFrame
         The table of jobs, in the order of submission.
-    system : System
     lost : Attempts
         Those that a failed node ended: such a job comes to the gate again.
     last_s : int

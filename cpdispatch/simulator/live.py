@@ -112,8 +112,6 @@ class Telling:
         Nothing is written without it.
     names : dict
         Of the run: ``workload``, ``dispatcher``, ``seed``.
-    system : System
-    jobs : int
     """
 
     def __init__(

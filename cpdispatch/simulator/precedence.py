@@ -23,7 +23,6 @@ class Precedence:
 
     Parameters
     ----------
-    workload : Workload
     runnable : bool array, shape (jobs,)
         Whether each job fits the empty system.
 
@@ -79,7 +78,6 @@ class Precedence:
 
         Parameters
         ----------
-        instance : Instance
         rows : int64 array, shape (queued,)
             Workload rows of the queued jobs, ascending.
         records : Records

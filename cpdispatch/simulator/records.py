@@ -73,7 +73,6 @@ class Records:
 
     Parameters
     ----------
-    workload : Workload
     failures : bool
         Whether nodes can fail.
     promises : bool

@@ -71,7 +71,6 @@ class State:
     ----------
     workload : Workload
         Its requests speak of the system's resource types.
-    system : System
     correction : str
         See `cpdispatch.compiled.correction.corrected`.
     starvation : Starvation or None

@@ -16,7 +16,6 @@ def check(jobs: int, seed: int, load: float | None, least: int = 1) -> None:
 
     Parameters
     ----------
-    jobs, seed : int
     load : float, optional
         The offered load.
     least : int

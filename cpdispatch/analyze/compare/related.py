@@ -135,10 +135,6 @@ def restarted_often(restarts: Restarts) -> Row | None:
     or more and of whose jobs `OFTEN` times as large a share was restarted as of all users' jobs,
     or more; of equal ones the first by name.
 
-    Parameters
-    ----------
-    restarts : Restarts
-
     Returns
     -------
     dict or None

@@ -193,11 +193,7 @@ def part(number: int, which: str) -> str:
 
 
 def spans(numbers: tuple[int, ...]) -> str:
-    """Ascending numbers in few characters: 0-3, 7."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(f"{low}-{high}" if low < high else str(low) for low, high in found)
+    """Numbers in few characters: 0-3, 7."""
+    from cpdispatch.system import ranges_of
+
+    return ranges_of(sorted(numbers)).replace(" ", ", ")

@@ -6,7 +6,7 @@ whether one of its series is meant: 80 MB in all for a log of 200,000 jobs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -83,6 +83,11 @@ def array(column: pa.ChunkedArray[Any]) -> NDArray[Any]:
         return array(column).astype(np.bool_)
     parts = [np.from_dlpack(chunk) for chunk in column.chunks]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def arrays(table: pa.Table, *names: str) -> Iterator[NDArray[Any]]:
+    """The values of some columns of a table, see `array`."""
+    return (array(table.column(name)) for name in names)
 
 
 def flat(column: pa.ChunkedArray[Any]) -> tuple[IntArray, NDArray[Any]]:

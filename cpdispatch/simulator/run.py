@@ -216,19 +216,16 @@ class Run:
         cap, price = (of_told(name, self.about.get(name)) for name in (POWER_CAP, ENERGY_PRICE))
         off = None
         if (table := self.switched_table) is not None:
-            off = Off(*(arrow.array(table.column(name)) for name in SWITCHES))
+            off = Off(*arrow.arrays(table, *SWITCHES))
         return energy_summary(self.drawn(), first_s, self.system, cap, price, off)
 
     def drawn(self) -> Drawn:
         """What jobs drew and when, attempts that were lost among them."""
         table, lost = self.job_table, self._lost()
-        start_s, end_s = (arrow.array(table.column(name)) for name in ("start", "end"))
+        start_s, end_s = arrow.arrays(table, "start", "end")
         ran = (start_s >= 0).nonzero()[0]
         again = (lost.start_s >= 0).nonzero()[0]
-        system = self.system
-        request = np.stack(
-            [arrow.array(table.column(f"request_{k}")) for k in system.resources], axis=1
-        )
+        system, request = self.system, self._request()
         final = _attempts(table, np.arange(table.num_rows), "")
         watts = [
             watts_of(system, request[part.row], part.offset, part.node, part.units)
@@ -267,18 +264,14 @@ class Run:
 
     def schedule(self) -> ScheduleColumns:
         """The columns that metrics are computed from."""
-        table, kinds = self.job_table, self.about["system"]["resources"]
-        submit, start, end, units = (
-            arrow.array(table.column(name)) for name in ("submit", "start", "end", "units")
-        )
+        table = self.job_table
+        submit, start, end, units = arrow.arrays(table, "submit", "start", "end", "units")
         return ScheduleColumns(
             submit_s=submit,
             start_s=start,
             end_s=end,
             units=units,
-            request=np.stack(
-                [arrow.array(table.column(f"request_{kind}")) for kind in kinds], axis=1
-            ),
+            request=self._request(),
             backfilled=arrow.is_text(table.column("reason"), Reason.BACKFILLED.name.lower()),
             capacity=access.total(self.system),
             lost_s=self._lost_s(),
@@ -287,6 +280,16 @@ class Run:
             failed=None if self.happened is None else arrow.array(table.column("failed")),
             test=self._test(),
         )
+
+    def _column(self, name: str) -> IntArray | None:
+        """A column of the table of jobs; None where it has none of that name."""
+        there = name in self.job_table.column_names
+        return arrow.array(self.job_table.column(name)) if there else None
+
+    def _request(self) -> IntArray:
+        """What a unit of each job asks for, shape (jobs, resources)."""
+        names = (f"request_{kind}" for kind in self.system.resources)
+        return np.stack([*arrow.arrays(self.job_table, *names)], axis=1)
 
     def _test(self) -> NDArray[np.object_] | None:
         """What became of the test run of each job; None where no job was tested."""
@@ -325,10 +328,9 @@ class Run:
     @cached_property
     def occupancy(self) -> Occupancy:
         """The schedule as what was held when, see `cpdispatch.analyze.occupancy.Occupancy`."""
-        table, kinds = self.job_table, self.system.resources
+        table = self.job_table
         names = ("id", "submit", "start", "end", "units", "requested_s", "expected_s")
-        columns = {name: arrow.array(table.column(name)) for name in names}
-        depends = "preceding" in table.column_names
+        columns = dict(zip(names, arrow.arrays(table, *names), strict=True))
         promised_at_s, promised_s = self._promises(columns["id"])
         happened = () if self.happened is None else self.happened
         reason, reasons = arrow.coded(table.column("reason"))
@@ -346,15 +348,15 @@ class Run:
             units=columns["units"],
             requested_s=columns["requested_s"],
             expected_s=columns["expected_s"],
-            request=np.stack([arrow.array(table.column(f"request_{k}")) for k in kinds], axis=1),
+            request=self._request(),
             reason=reason,
             reasons=reasons,
             final=replace(final, end_s=end_s),
             lost=lost,
             lost_stop_s=self._lost_stop_s(lost, lost_test),
             lost_test=lost_test,
-            preceding=arrow.array(table.column("preceding")) if depends else None,
-            think_s=arrow.array(table.column("think_s")) if depends else None,
+            preceding=self._column("preceding"),
+            think_s=self._column("think_s"),
             down=_outages(downtimes(happened)),
             drained=_outages(drains(happened)),
             off=self._off(),
@@ -364,10 +366,8 @@ class Run:
             decision_s=arrow.array(self.decision_table.column("time")),
             saved_s=self._saved_s(),
             failed=None if self.happened is None else arrow.array(table.column("failed")),
-            priority=arrow.array(table.column("priority"))
-            if "priority" in table.column_names
-            else None,
-            tier=arrow.array(table.column("tier")) if "tier" in table.column_names else None,
+            priority=self._column("priority"),
+            tier=self._column("tier"),
         )
         if not limited(self.jobs, self.system):
             return replace(schedule, behind=being_cleared(lost, schedule.lost_stop_s))
@@ -380,8 +380,7 @@ class Run:
         """When nodes were switched off, until they were back."""
         if self.switched_table is None:
             return NO_OUTAGES
-        columns = (arrow.array(self.switched_table.column(name)) for name in ("node", "off", "on"))
-        node, off_s, on_s = columns
+        node, off_s, on_s = arrow.arrays(self.switched_table, "node", "off", "on")
         return Outages(node, off_s, np.where(on_s < 0, FOREVER, on_s))
 
     def _lost(self) -> Attempts:
@@ -434,9 +433,8 @@ class Run:
         if self.promise_table is None:
             return None, None
         found = np.full((2, len(ids)), NEVER, dtype=np.int64)
-        rows = self._rows(arrow.array(self.promise_table.column("id")))
-        for row, name in zip(found, ("at", "start"), strict=True):
-            row[rows] = arrow.array(self.promise_table.column(name))
+        which, *promised = arrow.arrays(self.promise_table, "id", "at", "start")
+        found[:, self._rows(which)] = promised
         return found[0], found[1]
 
     def _lost_s(self) -> IntArray | None:
@@ -444,13 +442,11 @@ class Run:
         table = self.job_table
         lost_s = np.zeros(table.num_rows, dtype=np.int64)
         if self.restarts:
-            start_s, end_s = (arrow.array(table.column(f"lost_{at}")) for at in ("start", "end"))
+            start_s, end_s = arrow.arrays(table, "lost_start", "lost_end")
             lost_s += end_s - start_s
         if self.attempt_table is None:
             return lost_s if self.restarts else None
-        which, start_s, end_s = (
-            arrow.array(self.attempt_table.column(name)) for name in ("id", "start", "end")
-        )
+        which, start_s, end_s = arrow.arrays(self.attempt_table, "id", "start", "end")
         np.add.at(lost_s, self._rows(which), end_s - start_s)
         saved_s = self._saved_s()
         return lost_s if saved_s is None else lost_s - saved_s
@@ -461,8 +457,8 @@ class Run:
         if table is None or "saved_s" not in table.column_names:
             return None
         saved_s = np.zeros(self.job_table.num_rows, dtype=np.int64)
-        rows = self._rows(arrow.array(table.column("id")))
-        np.add.at(saved_s, rows, arrow.array(table.column("saved_s")))
+        which, kept_s = arrow.arrays(table, "id", "saved_s")
+        np.add.at(saved_s, self._rows(which), kept_s)
         return saved_s
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -524,7 +520,7 @@ class Run:
 
 def write_schedule(stream: BinaryIO, workload: Workload, table: pa.Table) -> None:
     """Write the jobs of a workload as lines of SWF, as the table of jobs says that they ran."""
-    start, end, submit = (arrow.array(table.column(name)) for name in ("start", "end", "submit"))
+    start, end, submit = arrow.arrays(table, "start", "end", "submit")
     started, killed = start >= 0, arrow.array(table.column("killed"))
     status = np.where(started & ~killed, SWF_COMPLETED, SWF_CANCELLED)
     if "failed" in table.column_names:
@@ -553,7 +549,7 @@ def _lacking(found: Lacks) -> Lacking | None:
 
 def _attempts(table: pa.Table, rows: IntArray, prefix: str) -> Attempts:
     """The attempts of a table, whose columns have names with this prefix."""
-    start_s, end_s = (arrow.array(table.column(f"{prefix}{at}")) for at in ("start", "end"))
+    start_s, end_s = arrow.arrays(table, f"{prefix}start", f"{prefix}end")
     offset, node = arrow.flat(table.column(f"{prefix}nodes"))
     _, units = arrow.flat(table.column(f"{prefix}node_units"))
     return Attempts(rows, start_s, end_s, offset, node, units)

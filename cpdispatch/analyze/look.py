@@ -68,9 +68,16 @@ def save(path: str | os.PathLike[str], figure: Any, title: str = "") -> None:
         figure.savefig(temporary, format=kind, metadata={**no_date, "Title": title})
 
 
-def figure(width_in: float, height_in: float) -> Any:
+def figure(width_in: float, height_in: float, dpi: float | None = None) -> Any:
     """An empty figure: pyplot would keep every one and ask for a display."""
-    return needed("matplotlib.figure", "plot").Figure((width_in, height_in), layout="constrained")
+    made = needed("matplotlib.figure", "plot").Figure
+    return made((width_in, height_in), dpi=dpi, layout="constrained")
+
+
+def plain(axis: Any, size: float = 9, **ticks: Any) -> None:
+    """Take the frame's top and right from a panel; its labels are of this size."""
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(colors=INK, labelsize=size, **ticks)
 
 
 def jobs_of(many: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, FORMATS, INK, jobs_of, literal, save
+from cpdispatch.analyze.look import COLOURS, FORMATS, INK, figure, jobs_of, literal, plain, save
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import UsageError
 from cpdispatch.extra import needed
@@ -69,10 +69,8 @@ def workloads(path: str | os.PathLike[str], plotted: list[PlottedWorkload]) -> N
         When matplotlib is missing, or the file cannot be written.
     """
     check(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 7.4), dpi=120, layout="constrained")
-    axes = figure.subplots(2, 2).ravel()
+    drawn = figure(11, 7.4, dpi=120)
+    axes = drawn.subplots(2, 2).ravel()
     _bars(axes[0], [p.hours * 100 for p in plotted], [f"{hour}" for hour in range(24)])
     _bars(axes[1], [p.weekdays for p in plotted], list(WEEKDAYS))
     _bars(axes[2], [p.months for p in plotted], list(MONTHS))
@@ -87,18 +85,17 @@ def workloads(path: str | os.PathLike[str], plotted: list[PlottedWorkload]) -> N
         axis.set_title(title, fontsize=11, loc="left", color=INK)
         axis.set_ylabel(y, fontsize=9, color=INK)
         axis.set_xlabel(x, fontsize=9, color=INK)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(colors=INK, labelsize=9)
+        plain(axis)
     for axis in axes[1:3]:
         axis.axhline(1, color=INK, linewidth=0.6, linestyle=":", zorder=1)
     handles = [
         _handle(number, f"{literal(workload.name)} ({jobs_of(len(workload.work_core_s))})")
         for number, workload in enumerate(plotted)
     ]
-    figure.legend(
+    drawn.legend(
         handles=handles, loc="outside upper center", ncols=len(handles), frameon=False, fontsize=11
     )
-    save(path, figure)
+    save(path, drawn)
 
 
 def _handle(number: int, label: str) -> Artist:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, GREY, INK, jobs_of, literal, save
+from cpdispatch.analyze.look import COLOURS, GREY, INK, figure, jobs_of, literal, plain, save
 from cpdispatch.analyze.plots import check
 from cpdispatch.analyze.power import KINDS, Shape
 from cpdispatch.arrays import FloatArray
@@ -43,12 +43,10 @@ def kinds(
         When matplotlib is missing, or the name is of no picture.
     """
     check(path)
-    from matplotlib.figure import Figure
-
     of_kind = {kind: [job for job, s in shapes.items() if s.kind == kind] for kind in KINDS}
     found = {kind: jobs for kind, jobs in of_kind.items() if jobs}
-    figure = Figure(figsize=(8.4, 0.6 + 1.5 * max(len(found), 1)), dpi=120, layout="constrained")
-    rows = figure.subplots(max(len(found), 1), EACH, squeeze=False)
+    drawn = figure(8.4, 0.6 + 1.5 * max(len(found), 1), dpi=120)
+    rows = drawn.subplots(max(len(found), 1), EACH, squeeze=False)
     top_w = max((float(np.max(p)) for p in profiles.values() if len(p)), default=1.0)
     for row, (kind, jobs) in zip(rows, found.items(), strict=False):
         chosen = np.unique(np.linspace(0, len(jobs) - 1, EACH).astype(int))
@@ -60,7 +58,7 @@ def kinds(
         row[0].set_ylabel(f"{kind}\n{jobs_of(len(jobs))}\n[W]", fontsize=9, color=INK)
     for axis in rows[-1]:
         axis.set_xlabel("minutes", fontsize=8, color=INK)
-    save(path, figure)
+    save(path, drawn)
 
 
 def _profile(axis: Axes, job: str, means: FloatArray, shape: Shape) -> None:
@@ -68,5 +66,4 @@ def _profile(axis: Axes, job: str, means: FloatArray, shape: Shape) -> None:
     repeats = f"\nevery {shape.period_min:.3g} min" if shape.kind == "periodic" else ""
     shown = job if len(job) <= NAME_MAX else f"{job[: NAME_MAX - 1]}…"
     axis.set_title(f"{literal(shown)}{repeats}", fontsize=8, color=INK, loc="left")
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(colors=INK, labelsize=8)
+    plain(axis, size=8)

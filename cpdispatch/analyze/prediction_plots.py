@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, GREY, INK, literal, save
+from cpdispatch.analyze.look import COLOURS, GREY, INK, figure, literal, plain, save
 from cpdispatch.analyze.plots import check
 from cpdispatch.analyze.predictions import RATIOS, WITHIN
 from cpdispatch.arrays import FloatArray
@@ -45,8 +45,8 @@ def ratios(
         When matplotlib is missing, or the file cannot be written.
     """
     check(path)
-    figure = _figure(8.4, 5.2)
-    axis = figure.subplots()
+    drawn = figure(8.4, 5.2, dpi=120)
+    axis = drawn.subplots()
     axis.axvspan(*WITHIN, color="#e8eef5", linewidth=0, zorder=0)
     axis.axvline(1, color=INK, linewidth=0.6, linestyle=":", zorder=1)
     of = colours(list(shares))
@@ -62,8 +62,8 @@ def ratios(
     axis.set_xlabel("runtime / prediction (over 1: under-estimated)", fontsize=9, color=INK)
     axis.set_ylabel("jobs up to this ratio [%]", fontsize=9, color=INK)
     axis.legend(loc="upper left", frameon=False, fontsize=9)
-    _finish(figure, [axis], title)
-    save(path, figure)
+    _finish(drawn, [axis], title)
+    save(path, drawn)
 
 
 def bars(
@@ -86,8 +86,8 @@ def bars(
     check(path)
     names = list(next(iter(values.values())))
     of = colours(names)
-    figure = _figure(11, 1.5 + 0.32 * len(names))
-    axes = figure.subplots(1, len(values), sharey=True, squeeze=False)[0]
+    drawn = figure(11, 1.5 + 0.32 * len(names), dpi=120)
+    axes = drawn.subplots(1, len(values), sharey=True, squeeze=False)[0]
     places = np.arange(len(names))
     for axis, (panel, row) in zip(axes, values.items(), strict=True):
         lengths = np.nan_to_num([row[name] for name in names])
@@ -104,21 +104,14 @@ def bars(
         axis.spines["bottom"].set_visible(False)
     axes[0].set_yticks(places, [literal(name) for name in names])
     axes[0].invert_yaxis()
-    _finish(figure, axes, title)
-    save(path, figure)
+    _finish(drawn, axes, title)
+    save(path, drawn)
 
 
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=120, layout="constrained")
-
-
-def _finish(figure: Figure, axes: Sequence[Axes], title: str) -> None:
-    figure.suptitle(title, fontsize=11, x=0.01, ha="left", color=INK)
+def _finish(drawn: Figure, axes: Sequence[Axes], title: str) -> None:
+    drawn.suptitle(title, fontsize=11, x=0.01, ha="left", color=INK)
     for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(colors=INK, labelsize=9, length=0 if not len(axis.get_xticks()) else 3)
+        plain(axis, length=0 if not len(axis.get_xticks()) else 3)
 
 
 def _short(value: float) -> str:

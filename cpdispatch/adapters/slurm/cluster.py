@@ -7,8 +7,15 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Protocol
 
-from cpdispatch.system import TIER_MAX, USUAL_TIER
-from cpdispatch.workloads.slurm.nodes import dict_of, number_of, object_of, text_of
+from cpdispatch.system import USUAL_TIER
+from cpdispatch.workloads.slurm.nodes import (
+    dict_of,
+    number_of,
+    object_of,
+    size_of,
+    text_of,
+    tier_of,
+)
 from cpdispatch.workloads.slurm.values import count, gpus_of_gres, nodes_in, task_ranges, tres
 
 MARK = "cpdispatch"
@@ -399,6 +406,7 @@ def job_of(row: dict[str, Any]) -> Job:
     nodes = -(-max(number_of(row.get("tasks")) or 0, 0) // tasks_each) if tasks_each > 0 else 1
     nodes = max(count(asked.get("node") or "1"), nodes, 1)
     cpus = max(count(asked.get("cpu") or "1"), 1)
+    each_mb = max(number_of(row.get("memory_per_cpu")) or 0, 0)
     gpus, all_gpus, left = _gpus(row)
     minutes = number_of(row.get("time_limit"))
     mark, _, wished = text_of(row.get("admin_comment")).partition(" ")
@@ -427,7 +435,7 @@ def job_of(row: dict[str, Any]) -> Job:
         NO_LIMIT if not minutes or minutes < 0 else minutes * 60,
         nodes,
         cpus,
-        _memory_mb(row, nodes, cpus),
+        each_mb * -(-cpus // nodes) or number_of(row.get("memory_per_node")) or WHOLE,
         gpus,
         text_of(row.get("features")),
         text_of(row.get("required_nodes")),
@@ -446,7 +454,7 @@ def job_of(row: dict[str, Any]) -> Job:
         _true(row, "requeue") and _true(row, "batch_flag"),
         max(number_of(row.get("restart_cnt")) or 0, 0),
         text_of(row.get("state_description")),
-        max(number_of(row.get("memory_per_cpu")) or 0, 0),
+        each_mb,
         mark == MARK and text_of(row.get("comment")).partition(" ")[0] == KEPT,
         all_gpus,
     )
@@ -475,13 +483,6 @@ def _true(row: dict[str, Any], name: str) -> bool:
 def _state(value: Any) -> str:
     text = text_of(value[0] if isinstance(value, list) and value else value)
     return text.upper()
-
-
-def _memory_mb(row: dict[str, Any], nodes: int, cpus: int) -> int:
-    each = number_of(row.get("memory_per_cpu"))
-    if each:
-        return each * -(-cpus // nodes)
-    return number_of(row.get("memory_per_node")) or WHOLE
 
 
 def _gpus(row: dict[str, Any]) -> tuple[dict[str, int], dict[str, int], str]:
@@ -568,14 +569,13 @@ def node_of(row: dict[str, Any]) -> Node:
     states = [part.upper() for part in text_of(row.get("state")).split(",")]
     flags = {*states[1:], *(part.upper() for part in text_of(row.get("state_flags")).split(","))}
     flags.discard("")
-    cpus = number_of(row.get("effective_cpus")) or number_of(row.get("cpus")) or 0
-    special = number_of(row.get("specialized_memory")) or 0
+    cpus, memory_mb = size_of(row)
     active = text_of(row.get("active_features")) or text_of(row.get("features"))
     return Node(
         name,
-        max(cpus, 0),
+        cpus,
         max(number_of(row.get("threads")) or 1, 1),
-        max((number_of(row.get("real_memory")) or 0) - special, 0),
+        memory_mb,
         gpus_of_gres(text_of(row.get("gres"))),
         max(number_of(row.get("alloc_cpus")) or 0, 0),
         max(number_of(row.get("alloc_memory")) or 0, 0),
@@ -591,6 +591,8 @@ def _partition_of(row: dict[str, Any]) -> Partition:
     if not name:
         raise ValueError("a partition without a name")
     minutes = number_of(row.get("max_time_limit"))
+    # Later releases have it among its priorities.
+    tier = tier_of(row.get("priority_tier", dict_of(row, "priority").get("tier")))
     flags = row.get("flags")
     named = {text_of(flag).lower() for flag in flags} if isinstance(flags, list) else set()
     return Partition(
@@ -599,19 +601,9 @@ def _partition_of(row: dict[str, Any]) -> Partition:
         NO_LIMIT if minutes is None or minutes < 0 else minutes * 60,
         not _STARTING.isdisjoint(text_of(row.get("state")).upper().split(",")),
         "exclusive" in named or "exclusive_user" in named,
-        _tier_of(row),
+        USUAL_TIER if tier is None else tier,
         most if 0 < (most := number_of(row.get("maximum_cpus_per_node")) or 0) < _ALL else NO_LIMIT,
     )
-
-
-def _tier_of(row: dict[str, Any]) -> int:
-    """The priority tier of a partition; later releases have it among its priorities."""
-    tier = number_of(row.get("priority_tier", dict_of(row, "priority").get("tier")))
-    if tier is None:
-        return USUAL_TIER
-    if not 0 <= tier <= TIER_MAX:
-        raise ValueError(f"a priority tier of {tier}, beyond 0 to {TIER_MAX}")
-    return tier
 
 
 def _blocked_of(row: dict[str, Any]) -> Blocked:

@@ -297,13 +297,25 @@ def _json_node(row: dict[str, Any], cluster: Cluster) -> None:
     state = text_of(row.get("state")).upper()
     if state.startswith(_UNUSABLE):
         return
-    cpus = number_of(row.get("effective_cpus")) or number_of(row.get("cpus")) or 0
-    special = number_of(row.get("specialized_memory")) or 0
-    memory = max((number_of(row.get("real_memory")) or 0) - special, 0)
     cluster.nodes[name] = Node(
-        name, max(cpus, 0), memory, gpus_of_gres(text_of(row.get("gres"))),
+        name, *size_of(row), gpus_of_gres(text_of(row.get("gres"))),
         text_of(row.get("features")), tuple(text_of(row.get("partitions")).split(",")), state,
     )  # fmt: skip
+
+
+def size_of(row: dict[str, Any]) -> tuple[int, int]:
+    """CPUs of a node, and MB, that jobs may use."""
+    cpus = number_of(row.get("effective_cpus")) or number_of(row.get("cpus")) or 0
+    special = number_of(row.get("specialized_memory")) or 0
+    return max(cpus, 0), max((number_of(row.get("real_memory")) or 0) - special, 0)
+
+
+def tier_of(value: Any) -> int | None:
+    """The priority tier of a partition; None where there is none."""
+    tier = number_of(value)
+    if tier is not None and not 0 <= tier <= TIER_MAX:
+        raise ValueError(f"a priority tier of {tier}, beyond 0 to {TIER_MAX}")
+    return tier
 
 
 def _json_sinfo(row: dict[str, Any], cluster: Cluster) -> None:
@@ -331,10 +343,7 @@ def _json_partition(row: dict[str, Any], cluster: Cluster) -> None:
     name = text_of(row.get("name"))
     minutes = number_of(dict_of(row, "maximums").get("time"))
     cluster.limits_s[name] = -1 if minutes is None else minutes * 60
-    tier = number_of(dict_of(row, "priority").get("tier"))
-    if tier is not None:
-        if not 0 <= tier <= TIER_MAX:
-            raise ValueError(f"a priority tier of {tier}, beyond 0 to {TIER_MAX}")
+    if (tier := tier_of(dict_of(row, "priority").get("tier"))) is not None:
         cluster.tiers[name] = tier
     sharing = dict_of(dict_of(row, "maximums"), "oversubscribe")
     jobs = number_of(sharing.get("jobs"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -100,14 +100,6 @@ class Axis:
         return boxes
 
 
-class Span(NamedTuple):
-    """Where the node of a unit begins and ends on an axis, and the unit's box there."""
-
-    first: cp_model.IntVar
-    end: cp_model.IntVar
-    bottom: cp_model.IntVar
-
-
 class BoxesModel(NodeModel):
     """Variables: the start of each job, and for each unit its position on each resource's axis.
 
@@ -131,7 +123,8 @@ class BoxesModel(NodeModel):
         self.bottoms = [self._bottoms(axis, over) for axis in self.axes]
         self.held = [self._held(axis, over) for axis in self.axes]
         self.nodes: dict[int, cp_model.IntVar] = {}
-        self.spans: list[tuple[int, Axis, Span]] = []
+        # Of a unit and an axis: where the unit's node begins and ends there.
+        self.spans: list[tuple[int, Axis, cp_model.IntVar, cp_model.IntVar]] = []
         for axis, bottoms, held in zip(self.axes, self.bottoms, self.held, strict=True):
             self._disjoint(axis, bottoms, held)
         for unit in in_time(range(len(self.owner)), over):
@@ -222,14 +215,12 @@ class BoxesModel(NodeModel):
         self.nodes[unit] = node
         for axis, bottom in placed:
             total = int(axis.end[-1])
-            span = Span(
-                self.model.new_int_var(0, total, ""), self.model.new_int_var(0, total, ""), bottom
-            )
-            self.model.add_element(node, axis.first.tolist(), span.first)
-            self.model.add_element(node, axis.end.tolist(), span.end)
-            self.model.add(bottom >= span.first)
-            self.model.add(bottom + int(axis.height[job]) <= span.end)
-            self.spans.append((unit, axis, span))
+            first, end = (self.model.new_int_var(0, total, "") for _ in range(2))
+            self.model.add_element(node, axis.first.tolist(), first)
+            self.model.add_element(node, axis.end.tolist(), end)
+            self.model.add(bottom >= first)
+            self.model.add(bottom + int(axis.height[job]) <= end)
+            self.spans.append((unit, axis, first, end))
 
     def _units_ascending(self) -> None:
         """A job's units are interchangeable: they follow each other on the first of its axes."""
@@ -257,9 +248,9 @@ class BoxesModel(NodeModel):
         node_of = np.repeat(node_of, plan.units[plan.units > 0])
         for unit, variable in self.nodes.items():
             self.model.add_hint(variable, int(node_of[unit]))
-        for unit, axis, span in self.spans:
-            self.model.add_hint(span.first, int(axis.first[node_of[unit]]))
-            self.model.add_hint(span.end, int(axis.end[node_of[unit]]))
+        for unit, axis, first, end in self.spans:
+            self.model.add_hint(first, int(axis.first[node_of[unit]]))
+            self.model.add_hint(end, int(axis.end[node_of[unit]]))
         for index in range(len(self.axes)):
             for node in range(len(self.axes[index].first)):
                 self._hint_positions(index, node, plan.start_s, node_of)

@@ -35,7 +35,6 @@ FURTHER = "ignored: fields after the 18 of SWF"
 NODE_MEMORY = "repaired: memory in bytes a node, a processor gets its share"
 SOME_NODES = "ignored: nodes that not every job names, so memory is taken for KB a processor"
 
-RESOURCES = ("core", "mem")
 MEMORY_UNIT_KB = 1
 
 # The fields that a workload needs, counted from 0, in the order in which `read` takes them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Reason
 from cpdispatch.jobs import LABELLED, SPREADS, TERMS, WISHES, Column, Workload
 from cpdispatch.simulator import arrow
+from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.saved import SWITCHES
 from cpdispatch.simulator.simulation import Simulation
@@ -19,30 +20,6 @@ from cpdispatch.system import USUAL_TIER, System
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class Recorded(Protocol):
-    """What the tables of a run are made of."""
-
-    @property
-    def workload(self) -> Workload:
-        """The jobs."""
-        ...
-
-    @property
-    def system(self) -> System:
-        """Where they ran."""
-        ...
-
-    @property
-    def records(self) -> Records:
-        """What became of them."""
-        ...
-
-    @property
-    def dependencies(self) -> bool:
-        """Whether they waited for the jobs that they depend on."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +30,10 @@ class Done:
     system: System
     records: Records
     dependencies: bool = False
+
+
+Recorded: TypeAlias = Simulation | CompiledSimulation | Done
+"""What the tables of a run are made of."""
 
 
 def switched_table(switched: list[list[int]]) -> pa.Table:

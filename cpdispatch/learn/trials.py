@@ -48,32 +48,6 @@ def _start(
 
 
 @kernel
-def _queue(
-    running: int,
-    order: IntArray,
-    clock: int,
-    free: int,
-    head: int,
-    count: int,
-    runtime: IntArray,
-    processors: IntArray,
-    submit: IntArray,
-    end: IntArray,
-    held: IntArray,
-) -> float:
-    """Mean bounded slowdown of the queue, of which job k is job ``running + k``, in an order."""
-    total = 0.0
-    for position in range(order.shape[0]):
-        job = running + order[position]
-        clock, free, head, count = _start(
-            job, clock, free, head, count, runtime, processors, submit, end, held
-        )
-        response = float(clock - submit[job] + runtime[job])
-        total += max(1.0, response / max(float(runtime[job]), _TAU))
-    return float(total / order.shape[0])
-
-
-@kernel
 def _shuffle(order: IntArray, rng: np.random.Generator, published: bool) -> None:
     """Put an order at random: uniformly, or by the swaps of the published experiment."""
     size = order.shape[0]
@@ -112,9 +86,16 @@ def _sample(
         _shuffle(order, rng, published)
         end[head:count] = end_now[head:count]
         held[head:count] = held_now[head:count]
-        total[order[0]] += _queue(
-            running, order, clock, free, head, count, runtime, processors, submit, end, held
-        )
+        now, left, next_end, started = clock, free, head, count
+        slowdown_sum = 0.0
+        for position in range(queue):
+            job = running + order[position]
+            now, left, next_end, started = _start(
+                job, now, left, next_end, started, runtime, processors, submit, end, held
+            )
+            response = float(now - submit[job] + runtime[job])
+            slowdown_sum += max(1.0, response / max(float(runtime[job]), _TAU))
+        total[order[0]] += slowdown_sum / queue
         first[order[0]] += 1
     return total, first
 

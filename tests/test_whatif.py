@@ -141,13 +141,52 @@ def test_where_other_jobs_start_no_ratio_says_that_waits_are_shorter(
     assert (first["wait_ratio"], first["slowdown_ratio"]) == (1, 1)
     text = page.read_text()
     assert (
-        "<p>On 8 -50%, 12 jobs never started under easy, instead of 0: the means are of other "
-        "jobs, so they have no ratio. A job waits" in text
+        "<p>On 8 -50%, the means under easy are of other jobs than on 8, so they have no ratio: "
+        "12 jobs never started, there 0. A job waits" in text
     )
     assert 'class="better"' not in text
     assert 'class="worse"' not in text
     for told in (text, said(capsys, *given)[1]):
         assert "8 -50%: 12 jobs never started; the figures are of the others." in told
+
+
+def test_as_many_other_jobs_have_no_ratio(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, page, given = tmp_path / "log.csv", tmp_path / "page.html", []
+    log.write_text(
+        "id,submit,runtime,requested,units,core\n"
+        "1,0,100,100,1,8\n2,0,100,100,5,4\n3,1,100,100,4,4\n4,2,100,100,4,4\n"
+    )
+    for name, nodes, cores in (("wide", 2, 8), ("many", 5, 4)):
+        system = {"resources": ["core"], "groups": [
+            {"name": "n", "nodes": nodes, "capacity": [cores]}]}  # fmt: skip
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(system))
+        given += ["--system", path]
+    first, other = json.loads(said(capsys, log, *given, "--page", page, "--json")[1])["rows"]
+    assert (first["jobs_never_started"], other["jobs_never_started"]) == (1, 1)
+    assert (first["same_jobs"], first["wait_ratio"]) == (True, 1)
+    assert other["wait_s_mean"] > 0
+    assert (other["same_jobs"], other["wait_ratio"], other["slowdown_ratio"]) == (False, None, None)
+    assert (
+        "<p>On many, the means under easy are of other jobs than on wide, so they have no ratio: "
+        "1 job never started, there 1. A job waits" in page.read_text()
+    )
+
+
+def test_the_first_system_beside_itself_is_no_noise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "id,submit,runtime,requested,units,core,user\n"
+        "1,1000,40,60,4,1,a\n2,1070,40,60,4,1,a\n3,100000,40,60,4,1,a\n4,100038,40,60,1,1,a\n"
+    )  # in some draws nobody waits
+    given = (log, "--system", "6", "--system", "4", "--shake", 10, "--json")
+    first, _ = json.loads(said(capsys, *given)[1])["rows"]
+    assert first["wait_s_mean"] > 0
+    assert [first[f"wait_ratio{end}"] for end in ("", "_low", "_high")] == [1, 1, 1]
 
 
 def test_draws_have_a_spread(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -311,7 +350,7 @@ def test_what_the_page_says_where_nobody_waits_or_starts() -> None:
         return {
             "system": system, "dispatcher": "easy", "predictor": "walltime",
             "wait_s_mean": wait_s, "wait_ratio": ratio, "wait_ratio_low": None,
-            "wait_ratio_high": None, "jobs_never_started": 0,
+            "wait_ratio_high": None, "jobs_never_started": 0, "same_jobs": True,
         }  # fmt: skip
 
     for first_s, other_s, ratio, says in (

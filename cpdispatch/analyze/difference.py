@@ -28,7 +28,8 @@ class Difference:
     ratio : float
         The quotient of the two sums over all pairs.
     low, high : float or None
-        The 95 % interval of the ratio; None where there are fewer than `PAIRS_MIN` pairs.
+        The 95 % interval of the ratio; None where there are fewer than `PAIRS_MIN` pairs, and 1
+        where the two values of each pair are the same.
     pairs : int
     over : str
         What is paired: draws or weeks.
@@ -120,9 +121,10 @@ def difference(
     ratio = float(_quotients(a.sum(), b.sum(), nothing=1.0))
     if len(a) < PAIRS_MIN:
         return Difference(ratio, None, None, len(a), over, TOO_FEW)
+    if (a == b).all():
+        return Difference(1.0, 1.0, 1.0, len(a), over, SAME)
     low, high = interval(a, b)
-    noise = SAME if (a == b).all() else NOISE
-    says = LOWER if high < 1 else HIGHER if low > 1 else noise
+    says = LOWER if high < 1 else HIGHER if low > 1 else NOISE
     return Difference(ratio, low, high, len(a), over, says)
 
 

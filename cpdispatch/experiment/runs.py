@@ -90,6 +90,8 @@ class RunSummary:
 
     Empty where no job could be restarted.
     """
+    jobs_started: str = ""
+    """A checksum of the numbers of the jobs that started."""
     run: Run | None = None
 
     @property
@@ -122,6 +124,7 @@ class RunSummary:
             waits,
             weeks,
             restarts,
+            run.jobs_started(),
             replace(run, workload=None) if whole else None,
         )
 

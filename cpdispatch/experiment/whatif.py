@@ -182,11 +182,11 @@ def rows_of(
     list of dict
         ``system``, ``nodes``, ``capacity`` (of the first resource type of the first system),
         ``dispatcher``, ``predictor``, ``runs``, the `FIGURES`, each mean with its ``_spread`` over
-        draws (None for one run), and ``wait_ratio`` and ``slowdown_ratio`` to the same dispatcher
-        on the first system, each with ``_low`` and ``_high``, its 95 % interval, see
-        `cpdispatch.analyze.difference` (None where there are too few draws). A ratio is None where
-        it would be by 0, where the first system has no such run, and where other jobs started
-        there (the numbers of those that never started differ).
+        draws (None for one run), ``same_jobs``, whether the jobs that started are those that
+        started in the same draws on the first system (None where it has none), and ``wait_ratio``
+        and ``slowdown_ratio`` to the same dispatcher on the first system, each with ``_low`` and
+        ``_high``, its 95 % interval, see `cpdispatch.analyze.difference` (None where there are too
+        few draws). A ratio is None where it would be by 0, and where the jobs are not the same.
     """
     rows: list[dict[str, Any]] = []
     resource = found[0].system.resources[0]
@@ -208,18 +208,21 @@ def rows_of(
                 made[f"{name}_spread"] = figures.get(name, {}).get("spread")
             there = of_first.get(key, {})
             matched = [(run, there[draw]) for draw, run in of_each[key].items() if draw in there]
-            made |= _ratio("wait_ratio", "wait_s_mean", matched)
-            made |= _ratio("slowdown_ratio", "bounded_slowdown_mean", matched)
+            same = all(run.jobs_started == first.jobs_started for run, first in matched)
+            made["same_jobs"] = same if matched else None
+            figures_of = [(run.metrics, first.metrics) for run, first in matched if same]
+            made |= _ratio("wait_ratio", "wait_s_mean", figures_of)
+            made |= _ratio("slowdown_ratio", "bounded_slowdown_mean", figures_of)
             rows.append(made)
     return rows
 
 
-def _by_draw(runs: Sequence[RunSummary]) -> dict[tuple[str, str], dict[int, dict[str, float]]]:
-    """The metrics of the runs of each dispatcher and predictor, by their draw."""
-    found: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+def _by_draw(runs: Sequence[RunSummary]) -> dict[tuple[str, str], dict[int, RunSummary]]:
+    """The runs of each dispatcher and predictor, by their draw."""
+    found: dict[tuple[str, str], dict[int, RunSummary]] = {}
     for run in runs:
         of_draws = found.setdefault((run.about["dispatcher"], run.about["predictor"]), {})
-        of_draws[run.about.get("draw", 0)] = run.metrics
+        of_draws[run.about.get("draw", 0)] = run
     return found
 
 
@@ -240,12 +243,7 @@ def _in_common(summaries: Sequence[Sequence[RunSummary]]) -> list[list[RunSummar
 def _ratio(name: str, figure: str, matched: Pairs) -> dict[str, float | None]:
     """The ratio of a figure over draws, with its interval."""
     over = figure_difference(figure, matched)
-    never = "jobs_never_started"
-    if (
-        over is None
-        or not any(first[figure] for _, first in matched)
-        or any(run[never] != first[never] for run, first in matched)
-    ):
+    if over is None or not any(first[figure] for _, first in matched):
         return {name: None, f"{name}_low": None, f"{name}_high": None}
     return {name: over.ratio, f"{name}_low": over.low, f"{name}_high": over.high}
 

@@ -51,11 +51,11 @@ def sentences(rows: Sequence[Row], first: str) -> list[str]:
         before = of_first.get(who(row))
         if row["system"] == first or before is None:
             continue
-        many, instead = row["jobs_never_started"], before["jobs_never_started"]
-        if many != instead:
+        if row["same_jobs"] is False:
+            many, there = _jobs(row["jobs_never_started"]), _many(before["jobs_never_started"])
             found.append(
-                f"On {row['system']}, {_jobs(many)} never started under {who(row)}, instead of "
-                f"{_many(instead)}: the means are of other jobs, so they have no ratio."
+                f"On {row['system']}, the means under {who(row)} are of other jobs than on "
+                f"{first}, so they have no ratio: {many} never started, there {there}."
             )
             continue
         now_s, before_s = row["wait_s_mean"], before["wait_s_mean"]

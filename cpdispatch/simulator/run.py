@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -261,6 +262,11 @@ class Run:
     def by_week(self) -> dict[int, dict[str, float]]:
         """Figures by week of submission, see `metrics.by_week`."""
         return figures.by_week(self.schedule())
+
+    def jobs_started(self) -> str:
+        """A checksum of the numbers of the jobs that started."""
+        number, start_s = (arrow.array(self.job_table.column(name)) for name in ("id", "start"))
+        return sha256(np.sort(number[start_s >= 0]).tobytes()).hexdigest()
 
     def schedule(self) -> ScheduleColumns:
         """The columns that metrics are computed from."""

@@ -134,6 +134,8 @@ def test_what_is_no_pair_of_figures_is_refused(
 
 def test_figures_that_are_all_zero_do_not_differ() -> None:
     assert difference([0] * 6, [0] * 6).says == "the same"
+    found = difference([0, 0, 0, 0, 0, 5], [0, 0, 0, 0, 0, 5])
+    assert str(found) == "1.00 (1.00 to 1.00 in 6 draws): the same"
     assert difference([0, 0, 0, 0, 0, 5], [0] * 6).says == "within noise"
 
 

@@ -221,6 +221,22 @@ def test_a_log_that_cannot_be_read_or_made_is_named(
     assert str(caught.value).startswith(f"{path}: field logs, the 1.: ")
 
 
+def test_dependencies_are_refused_only_where_no_log_has_any(path: Path) -> None:
+    made = '[[logs]]\nmodel = "lublin"\njobs = 5\n[rules]\ndependencies = true\n'
+    path.write_text(FORM + made)
+    with pytest.raises(InputError) as caught:
+        files.parts(files.load(path), path, path.parent / "out")
+    assert str(caught.value) == (
+        f"{path}: field rules.dependencies: no job of small, lublin-256 comes after another one: "
+        "leave dependencies out"
+    )
+    head, *jobs = LOG.splitlines()
+    after = [f"{job},{1 if job.startswith('2,') else -1},0" for job in jobs]
+    (path.parent / "small.csv").write_text("\n".join([f"{head},preceding,think", *after, ""]))
+    parts = files.parts(files.load(path), path, path.parent / "out")
+    assert len(parts) == 4
+
+
 def test_a_system_file_is_beside_the_experiments(path: Path) -> None:
     system = 'resources = ["core"]\ngroups = [{name = "a", nodes = 4, capacity = [1]}]\n'
     (path.parent / "mine.toml").write_text(system)

@@ -98,6 +98,7 @@ def simulate(
     with status(STARTING):
         from cpdispatch.campaign import Workers
         from cpdispatch.experiment import Experiment
+        from cpdispatch.experiment.runs import check_dependencies
         from cpdispatch.simulator.saved import ABOUT
 
     _check_draws(seeds, shake)
@@ -114,6 +115,8 @@ def simulate(
     _check_gates(of_runs, logs)
     limit_s = seconds(rules.limit, "--limit")
     plan = _with_folders(output.plan(limit_s, of_runs), watch, plot, where.cluster)
+    if of_runs["dependencies"]:
+        check_dependencies(logs, "--dependencies")
     with status("checking names"):
         experiment.check(plan.limit_s, of_runs)
     plans = experiment.plans(plan)

@@ -26,6 +26,7 @@ from cpdispatch.experiment.runs import (
     RunPlan,
     RunSummary,
     check_apart,
+    check_dependencies,
     check_told_apart,
     own_predictor,
     safe,
@@ -131,6 +132,9 @@ def parts(form: ExperimentForm, file: Path, folder: Path) -> list[Part]:
     with samples.named(file, "predictors"):
         log, names = groups[0].logs[0][0], [name for name in form.predictors if name]
         check_told_apart("predictors", {name: predict.make(name, log).name for name in names})
+    if form.rules.dependencies:
+        with samples.named(file, "rules.dependencies"):
+            check_dependencies([log for of in groups for log in of.logs], "dependencies")
     place = 0
     for predictor, of in product(form.predictors or [""], groups):
         seeds = range(form.seed, form.seed + form.draws) if of.of_seed else [form.seed]

@@ -198,13 +198,6 @@ class Experiment:
                 f"restarts have a cost, and {', '.join(kept)} kills no job: leave --restart-cost "
                 "out, or let a dispatcher make test runs, for example easy:test=10min"
             )
-        if rules.get("dependencies") and not any(
-            (log.preceding >= 0).any() for log, _ in self.logs
-        ):
-            raise UsageError(
-                f"no job of {', '.join(log.name for log, _ in self.logs)} comes after another one: "
-                "leave --dependencies out"
-            )
         additional(rules.get("data", ()))
         for workload, system in self.logs:
             if events is not None:
@@ -441,6 +434,13 @@ def own_predictor(dispatcher: str) -> str:
     from cpdispatch import dispatch
 
     return dispatch.predictor_of(dispatch.make(dispatcher, warm=dispatch.not_at_all))
+
+
+def check_dependencies(logs: Sequence[tuple[Workload, System]], asked: str) -> None:
+    """Raise where dependencies are ``asked`` for, by an option or a key, and no job has one."""
+    if not any((log.preceding >= 0).any() for log, _ in logs):
+        names = ", ".join(dict.fromkeys(log.name for log, _ in logs))
+        raise UsageError(f"no job of {names} comes after another one: leave {asked} out")
 
 
 def check_apart(kind: str, names: Sequence[str], same: str) -> None:

@@ -362,6 +362,7 @@ class _Reader:
         self.frame = frame
         self.rounded: BoolArray = np.zeros(len(frame), dtype=np.bool_)
         self.labels: dict[str, tuple[str, ...]] = {}
+        self.notes: dict[str, int] = {}
 
     def raw(self) -> RawLog:
         units = self.numbers("units")
@@ -397,6 +398,7 @@ class _Reader:
             rounded=self.rounded,
             labels=self.labels,
             memory_unit_kb=memory_unit_kb,
+            notes=self.notes,
             restartable=self.counted(self.restartable),
             priority=self.counted(PRIORITY),
             access=access,
@@ -528,8 +530,11 @@ class _Reader:
         of, texts = self.texts(name)
         names = sorted({*texts} - {""})
         unknown = bool((of < 0).any()) or "-1.0" in names
-        kinds = [_INTEGER, _FLOAT] if unknown else [_INTEGER]
-        if any(all(map(kind.fullmatch, names)) for kind in kinds):
+        floats = unknown and bool(names) and all(map(_FLOAT.fullmatch, names))
+        if floats:
+            rule = f"repaired: {name} such as {names[-1]} beside an empty cell, read without .0"
+            self.notes[rule] = int((of >= 0).sum())
+        if floats or all(map(_INTEGER.fullmatch, names)):
             number = {text: max(int(text.removesuffix(".0")), UNKNOWN) for text in names}
         else:
             self.labels[name] = tuple(names)

@@ -112,6 +112,7 @@ def test_numbers_that_pandas_wrote_with_a_fraction_of_none_are_numbers(
     numbers = table.read(log(HEADER + "1,0,5,5,1,1,0,3.0\n2,0,5,5,1,1,0,\n3,0,5,5,1,1,0,-1.0\n"))
     assert numbers.table.column(Column.USER).tolist() == [3, -1, -1]
     assert numbers.table.labels == {}
+    assert numbers.notes == {"repaired: user such as 3.0 beside an empty cell, read without .0": 2}
     names = table.read(log(HEADER + "1,0,5,5,1,1,0,3.0\n2,0,5,5,1,1,0,3.1\n"))
     assert names.table.labels == {"user": ("3.0", "3.1")}
     # Where no cell is empty these are names, as of a partition; so they are beside others.

@@ -57,6 +57,11 @@ class Event:
     empty for anything else.
     """
 
+    @property
+    def turns(self) -> list[int]:
+        """When it becomes known, where that is after the beginning of time, and is over."""
+        return [at_s for at_s in (self.known_s, self.until_s) if at_s > 0]
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

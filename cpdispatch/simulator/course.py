@@ -63,8 +63,7 @@ class Course:
         self.system = system
         self._whole = system
         windows = [event for event in self._trace if event.kind == MAINTAIN]
-        turns = {at for w in windows for at in (w.known_s, w.until_s) if at > 0}
-        self._turns = sorted(turns, reverse=True)
+        self._turns = sorted({at for w in windows for at in w.turns}, reverse=True)
         """When windows become known, or are over, the latest first."""
         self._unknown = sorted(enumerate(windows), key=lambda of: of[1].known_s, reverse=True)
         self._known: list[tuple[int, Event]] = []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +23,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _END, _COME = range(2)
+_TOGETHER, _SUBMITTED, _AT_LAST = range(3)
+"""The turns within a second: one look at the gate follows the first, one each event of others."""
 _BEGIN = "its begin time"
 _CLEARED = "the clearing of the nodes on which it was stopped"
 
 
 def kept_back(
-    jobs: pd.DataFrame, system: System, lost: Attempts, last_s: int, *, by_event: bool
-) -> Behind:
+    jobs: pd.DataFrame, system: System, lost: Attempts, last_s: int, *, by_event: bool,
+    happened_s: Set[int] = frozenset(),
+) -> Behind:  # fmt: skip
     """When jobs waited behind the gate, by letting them come to it again as they did.
 
     Parameters
@@ -40,6 +45,9 @@ def kept_back(
         A time after all that happened.
     by_event : bool
         Whether jobs were tried after each single event of a second.
+    happened_s : set of int
+        When something happened to the system: all that ends or begins in such a second does so at
+        once, before submissions.
     """
     workload, machine = _asked(jobs, system)
     submit_s = jobs["submit"].to_numpy(dtype=np.int64)
@@ -51,8 +59,8 @@ def kept_back(
     if gated(workload, machine):
         gates = Gates(workload, machine)
         refused, never = _refused(jobs, system)
-        events = _events(jobs, gates.passable & ~never, came_s, lost, by_event)
-        spans += _behind(gates, events, refused, last_s, by_event=by_event)
+        steps = _steps(jobs, gates.passable & ~never, came_s, lost, by_event, happened_s)
+        spans += _behind(gates, steps, refused, last_s)
     if not spans:
         return NOBODY_BEHIND
     row, from_s, until_s, why = zip(*sorted(spans), strict=True)
@@ -104,63 +112,66 @@ def _refused(jobs: pd.DataFrame, system: System) -> tuple[set[int], BoolArray]:
     return set(out.nonzero()[0].tolist()), never
 
 
-def _events(
-    jobs: pd.DataFrame, comes: BoolArray, came_s: IntArray, lost: Attempts, by_event: bool
-) -> list[tuple[int, int, int]]:
-    """When jobs ended and came to the gate, in the order in which that happened.
+def _steps(
+    jobs: pd.DataFrame, comes: BoolArray, came_s: IntArray, lost: Attempts,
+    by_event: bool, happened_s: Set[int],
+) -> Iterator[tuple[int, list[tuple[int, int]]]]:  # fmt: skip
+    """What happens between two looks at the gate, in order: when, and which jobs end and come.
 
     ``comes`` says which ever come, shape (jobs,).
     """
-    start_s, end_s = (jobs[name].to_numpy(dtype=np.int64) for name in ("start", "end"))
-    ran = (start_s >= 0).nonzero()[0]
-    events = [
-        (time, _END, row, False)
-        for time, row in zip(end_s[ran].tolist(), ran.tolist(), strict=True)
-    ]
-    some = comes.nonzero()[0]
-    events += [
-        (time, _COME, row, False)
-        for time, row in zip(came_s[some].tolist(), some.tolist(), strict=True)
-    ]
-    again = zip(lost.end_s.tolist(), lost.row.tolist(), strict=True)
-    requeued: dict[int, list[int]] = {}
-    for time, row in again:
-        if time >= 0 and (start_s[row] < 0 or time <= start_s[row]):
-            requeued.setdefault(row, []).append(time)
-    for row, times in requeued.items():
-        for time in times:
-            events += [(time, _END, row, True), (time, _COME, row, True)]
+    events: list[tuple[int, int, int, int, int]] = []
 
-    def place(event: tuple[int, int, int, bool]) -> tuple[int, bool, int, bool]:
-        """Event by event, submissions come first; a job that comes again has been ended before."""
-        time, kind, row, again = event
-        return time, (again or kind == _END) == by_event, row, kind == _COME
+    def add(kind: int, row: int, time_s: int, made_s: int) -> None:
+        """Add what is to happen since ``made_s``, with its turn within its second."""
+        if kind == _END and time_s == made_s:  # of a job that lasts no second
+            turn = _AT_LAST
+        elif not by_event:
+            turn = _TOGETHER
+        elif kind == _COME and time_s == made_s:
+            turn = _SUBMITTED
+        else:
+            turn = _TOGETHER if time_s in happened_s else _AT_LAST
+        events.append((time_s, turn, made_s, kind, row))
 
-    return [event[:3] for event in sorted(events, key=place)]
+    submit_s, start_s, end_s = (
+        jobs[name].to_numpy(dtype=np.int64).tolist() for name in ("submit", "start", "end")
+    )
+    for row in range(len(jobs)):
+        if comes[row]:
+            add(_COME, row, int(came_s[row]), submit_s[row])
+        if start_s[row] >= 0:
+            add(_END, row, end_s[row], start_s[row])
+    again = zip(lost.row.tolist(), lost.start_s.tolist(), lost.end_s.tolist(), strict=True)
+    for row, from_s, time_s in again:
+        if time_s >= 0 and (start_s[row] < 0 or time_s <= start_s[row]):
+            add(_END, row, time_s, from_s)
+            add(_COME, row, time_s, from_s)
+    for (time_s, turn), of in groupby(sorted(events), key=itemgetter(0, 1)):
+        step = [(kind, row) for *_, kind, row in of]
+        if by_event and turn != _TOGETHER:
+            yield from ((time_s, [each]) for each in step)
+        else:
+            yield time_s, step
 
 
 def _behind(
     gates: Gates,
-    events: list[tuple[int, int, int]],
+    steps: Iterable[tuple[int, list[tuple[int, int]]]],
     refused: set[int],
     last_s: int,
-    *,
-    by_event: bool,
 ) -> Iterator[tuple[int, int, int, str]]:
     """The jobs that had to wait at the gate: row, begin and end of that wait, and its reason."""
     came: dict[int, tuple[int, str]] = {}
     inside: set[int] = set()
-    for k, (time, kind, row) in enumerate(events):
-        if kind == _COME and row in came:
-            continue  # it has not been through yet
-        if kind == _COME:
-            gates.submit(row)
-            came[row] = time, ""
-        elif row in inside:
-            inside.remove(row)
-            gates.end(row)
-        if not by_event and k + 1 < len(events) and events[k + 1][0] == time:
-            continue
+    for time, events in steps:
+        for kind, row in events:
+            if kind == _COME and row not in came:  # else it has not been through yet
+                gates.submit(row)
+                came[row] = time, ""
+            elif kind == _END and row in inside:
+                inside.remove(row)
+                gates.end(row)
         while through := gates.passing():
             for passed in through:
                 inside.add(passed)

@@ -379,7 +379,11 @@ class Run:
             return replace(schedule, behind=being_cleared(lost, schedule.lost_stop_s))
         by_event = self.about.get("trigger") == "event"
         stopped = self._stopped_by_nodes()
-        behind = kept_back(self.jobs, self.system, stopped, schedule.last_s, by_event=by_event)
+        happened_s = {time for each in happened for time in (each.time_s, *each.turns)}
+        behind = kept_back(
+            self.jobs, self.system, stopped, schedule.last_s, by_event=by_event,
+            happened_s=happened_s,
+        )  # fmt: skip
         return replace(schedule, behind=behind)
 
     def _off(self) -> Outages:

@@ -27,7 +27,7 @@ from cpdispatch.learn.measure import Meter
 from cpdispatch.predict import make
 from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.gates import BEYOND
-from cpdispatch.simulator.replay import simulate
+from cpdispatch.simulator.replay import Watch, simulate
 from cpdispatch.system import Limit, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify.violation import Kind
 from cpdispatch.workloads import prepare
@@ -554,6 +554,53 @@ def test_explain_lets_a_job_that_a_node_stopped_come_to_the_gate_again(trigger: 
     assert run.jobs["requeued"].tolist() == [1, 0, 0]
     (stretch,) = run.explain(3).stretches
     assert (stretch.from_s, stretch.until_s, stretch.cause) == (120, 200, "capacity")
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_a_job_that_is_queued_again_comes_before_those_submitted_in_that_second(trigger: str):
+    jobs, system = on_nodes(
+        two_nodes(limits=[{"of": "jobs", "most": 1}]), submit=[0, 10], runtime=100, units=1
+    )
+    run = simulate(jobs, system, "easy", trigger=trigger, events=NODE_OUT)
+    assert run.jobs["start"].tolist() == [10, 110]
+    (stretch,) = run.explain(2).stretches
+    assert (stretch.from_s, stretch.until_s, stretch.cause) == (10, 110, "limit")
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_a_job_of_no_time_is_through_its_limit_at_once(trigger: str):
+    jobs, system = on_nodes(
+        two_nodes(limits=[{"of": "jobs", "most": 1, "per": "user"}]), submit=[0, 5, 6],
+        runtime=[0, 10, 10], requested=10, units=[1, 8, 8], user=["ann", "bob", "ann"],
+    )  # fmt: skip
+    (stretch,) = simulate(jobs, system, "easy", trigger=trigger).explain(3).stretches
+    assert (stretch.from_s, stretch.until_s, stretch.cause) == (6, 15, "capacity")
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.data(), st.sampled_from(["instant", "event"]), st.integers(1, 3), st.booleans())
+def test_whoever_was_shown_to_the_dispatcher_waited_for_no_limit(
+    data: st.DataObject, trigger: str, most: int, fails: bool
+):
+    times = st.sampled_from([0, 5, 10, 20])
+    users, later = st.integers(0, 2), st.sampled_from([-1, -1, 5, 10])
+    job = st.tuples(times, times, st.integers(1, 6), users, later)
+    drawn = data.draw(st.lists(job, min_size=2, max_size=8))
+    submit, runtime, units, user, delay = zip(*drawn, strict=True)
+    begin = [-1 if d < 0 else s + d for s, d in zip(submit, delay, strict=True)]
+    system = replace(two_nodes(), limits=(Limit(most), Limit(1, per="user")))
+    jobs, system = on_nodes(
+        system, submit=submit, runtime=runtime, requested=20, units=units, user=user, begin=begin
+    )
+    seen: dict[int, set[int]] = {}
+    run = simulate(
+        jobs, system, "easy", trigger=trigger, events=NODE_OUT if fails else None, compiled=False,
+        watch=Watch(seen=lambda instance: seen.update({instance.now: {*instance.queue.id}})),
+    )  # fmt: skip
+    for at_s, queue in seen.items():
+        for waits in run.moment(at_s).waiting:
+            assert waits.job not in queue or waits.cause != "limit"
+            assert trigger == "event" or waits.job in queue or waits.cause == "limit"
 
 
 @pytest.mark.parametrize("trigger", ["instant", "event"])

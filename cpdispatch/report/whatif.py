@@ -52,10 +52,11 @@ def sentences(rows: Sequence[Row], first: str) -> list[str]:
         if row["system"] == first or before is None:
             continue
         if row["same_jobs"] is False:
-            many, there = _jobs(row["jobs_never_started"]), _many(before["jobs_never_started"])
+            many, there = row["jobs_never_started"], before["jobs_never_started"]
             found.append(
                 f"On {row['system']}, the means under {who(row)} are of other jobs than on "
-                f"{first}, so they have no ratio: {many} never started, there {there}."
+                f"{first}, so they have no ratio: {_jobs(many)} never started, there "
+                f"{compare.counted(there)}."
             )
             continue
         now_s, before_s = row["wait_s_mean"], before["wait_s_mean"]
@@ -98,13 +99,9 @@ def never_started(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _many(number: float) -> str:
-    """A number of jobs, or a mean of such numbers."""
-    return f"{number:,.1f}".removesuffix(".0")
-
-
 def _jobs(number: float) -> str:
-    return f"{_many(number)} job{'s' * (_many(number) != '1')}"
+    many = compare.counted(number)
+    return f"{many} job{'s' * (many != '1')}"
 
 
 def spread(row: Row, key: str, show: Callable[[float], str]) -> str:

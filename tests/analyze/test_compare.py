@@ -346,6 +346,9 @@ def test_jobs_that_never_start_pay_too() -> None:
     assert said(easy, other) == ["b: 1,002 jobs never start, 2 under easy."]
     one = unrelated("easy", 9), {**unrelated("b", 8), "jobs_never_started": 1}
     assert said(*one) == ["b: 1 job never starts, 0 under easy."]
+    for mean, told in ((0.3, "0.3"), (36.0, "36"), (1 / 30, "less than 0.1")):
+        over_draws = unrelated("easy", 9), {**unrelated("b", 8), "jobs_never_started": mean}
+        assert said(*over_draws) == [f"b: {told} jobs never start, 0 under easy."]
     assert compare.verdict(runs(easy, other)).endswith("but others pay: jobs that never start.")
     assert said(other, easy) == said(easy, {**easy, "dispatcher": "b"}) == []
 
@@ -401,6 +404,8 @@ def test_the_notes_say_once_what_was_dropped_and_what_never_started() -> None:
     assert lines[2].startswith("KTH, b: 7 jobs never started: they ask")
     rows[1]["jobs_never_started"] = 36.42857
     assert compare.notes(rows)[2].startswith("KTH, b: 36.4 jobs never started")  # of several draws
+    rows[1]["jobs_never_started"] = 36.0
+    assert compare.notes(rows)[2].startswith("KTH, b: 36 jobs never started")
     rows[1]["jobs_never_started"] = 7
     rows[1]["repaired"] = {"never runs: draws more than the power cap leaves": 6}
     assert compare.notes(rows)[-1].startswith("KTH, b: 1 job never started: it asks")

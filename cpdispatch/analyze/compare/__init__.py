@@ -22,6 +22,7 @@ from cpdispatch.analyze.compare.rows import (
     Weeks,
     beside,
     colour,
+    counted,
     duration,
     kind_of,
     means,
@@ -57,7 +58,7 @@ from cpdispatch.analyze.compare.tables import (
 
 __all__ = [
     "GROWTH", "GROWTH_S", "JOBS_MIN", "LENGTHS", "NOISE_TOLD", "SHARES", "Restarts", "Row", "Weeks",
-    "advice", "beside", "colour", "deviation", "differences", "duration", "failures",
+    "advice", "beside", "colour", "counted", "deviation", "differences", "duration", "failures",
     "is_paired_in_part", "kind_of", "left_out", "legend", "losers", "means", "name_of", "notes",
     "of_some", "of_what", "quotient", "ranked", "related", "restarted_often", "row", "rules_of",
     "setting", "tables", "test_runs", "times_first", "times_of", "users_beside", "verdict",

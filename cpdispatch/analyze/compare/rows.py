@@ -45,6 +45,11 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def counted(jobs: float) -> str:
+    """How a number of jobs reads, or a mean of such numbers over draws: 36, 0.4."""
+    return "less than 0.1" if 0 < jobs < 0.05 else f"{jobs:,.1f}".removesuffix(".0")
+
+
 def as_times(many: float) -> str:
     """How a quotient reads."""
     return f"x{many:.2f}" if many < 10 else f"x{many:,.0f}"
@@ -196,14 +201,13 @@ def notes(rows: Sequence[Row]) -> list[str]:
         told = sum(n for rule, n in run["repaired"].items() if rule.startswith("never runs"))
         never = run.get("jobs_never_started", 0) - told
         if never > 0:
-            who = f"{run['workload']}, {run['dispatcher']}"
+            who, many = f"{run['workload']}, {run['dispatcher']}", counted(never)
             jobs, ask, them = (
-                ("jobs", "they ask", "them") if never != 1 else ("job", "it asks", "it")
+                ("jobs", "they ask", "them") if many != "1" else ("job", "it asks", "it")
             )
             why = f"{ask} for more than the system has, or the dispatcher left {them} out"
             why += ", or too few nodes were in service" * bool(run.get("events"))
-            # Of several draws it is the mean.
-            lines[f"{who}: {round(never, 1):,} {jobs} never started: {why}"] = None
+            lines[f"{who}: {many} {jobs} never started: {why}"] = None
     return list(lines)
 
 

@@ -10,6 +10,7 @@ from cpdispatch.analyze.compare.rows import (
     SLOWDOWN,
     Row,
     as_times,
+    counted,
     duration,
     name_of,
     setting,
@@ -111,8 +112,9 @@ def left_out(run: Row, other: Row, name: str) -> str:
     never, before = (peer.get("jobs_never_started", 0) for peer in (run, other))
     if never <= before:
         return ""
-    jobs = "job never starts" if round(never) == 1 else "jobs never start"
-    return f"{never:,.0f} {jobs}, {before:,.0f} under {name}"
+    many = counted(never)
+    jobs = "job never starts" if many == "1" else "jobs never start"
+    return f"{many} {jobs}, {counted(before)} under {name}"
 
 
 def test_runs(rows: Sequence[Row]) -> list[Row]:

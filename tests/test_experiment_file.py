@@ -146,9 +146,11 @@ def test_results_of_runs_that_are_refused_stay(
     assert (path.parent / "out" / "results.csv").read_bytes() == before
 
 
-def test_a_single_run_has_no_spread(path: Path) -> None:
+def test_a_single_run_has_no_spread(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text(FORM.replace("draws = 2", "").replace('"", "last2"', '""'))
     assert ran(path) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "that takes 6 weeks, or draws (draws = 10 in e.toml)." in said
     row = results(path)[0]
     assert row["runs"] == "1"
     assert row["wait_s_mean_spread"] == ""

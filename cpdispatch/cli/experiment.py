@@ -114,9 +114,10 @@ def experiment(
         found, failure = run(parts, workers, lambda done, of: advance(done / of), stop)
     summaries = [summary for of_part in found for summary in of_part]
     failed = {} if failure is None else {"failed": failure.problems}
+    asked = f"draws = 10 in {file.name}"
     there = sum((folder / ABOUT).exists() for folder in folders)
     if summaries and len(summaries) < there and (out / files.TABLE).exists():
-        print_runs(summaries, json, {"files": [], **failed})
+        print_runs(summaries, json, {"files": [], **failed}, asked=asked)
         print(
             f"cpdispatch: {out / files.TABLE} and what is beside it stay as they are: they have "
             "runs that were refused",
@@ -132,7 +133,7 @@ def experiment(
         beside = failed | {"files": [str(path) for path in (*written, *pages, *drawn)]}
         if plot:
             beside["lacking"] = lacking
-        print_runs(summaries, json, beside)
+        print_runs(summaries, json, beside, asked=asked)
         if not json:
             print(f"Figures of all runs: {written[0]}")
             if plot:

@@ -109,10 +109,12 @@ def print_runs(
     beside: Mapping[str, Any] | None = None,
     *,
     waits: bool = False,
+    asked: str = "simulate --shake 10",
 ) -> None:
     """Print the runs that are done; with --json, the entries ``beside`` them, too.
 
-    With ``waits``, the tables of who pays follow those of the runs.
+    With ``waits``, the tables of who pays follow those of the runs. ``asked`` says how more draws
+    are asked for.
     """
     from cpdispatch import experiment
     from cpdispatch.analyze import compare
@@ -147,7 +149,7 @@ def print_runs(
                 print_sentence(console, difference["text"])
         for warning in warnings:
             print_sentence(console, warning["text"], style="yellow")
-        for line in (*compare.legend(rows), *compare.advice(rows)):
+        for line in (*compare.legend(rows), *compare.advice(rows, asked)):
             console.print(line, style="dim")
         as_it_is = {summary.kind for summary in summaries if not summary.about.get("draw", 0)}
         # A row has the mean of the draws' numbers, which are all 0 where jobs are made anew.

@@ -164,7 +164,7 @@ def _lacking(
             f"(it has {', '.join(system.resources)})",
             file=workload.name,
             field=name,
-            advice="give a --system that has it, or leave the column out",
+            advice="give a --system that has it, or jobs that do not ask for it",
         )
     called = "memory" if name == "mem" else name
     notes[f"ignored: {called}, the system does not state any"] = int(np.count_nonzero(column))

@@ -53,14 +53,17 @@ def _told(run: Row) -> str:
     return f"{ratio} of {run['first']}'s {rest}"
 
 
-def advice(rows: Sequence[Row]) -> list[str]:
-    """What it takes to tell differences from noise where these runs are too few, a line each."""
+def advice(rows: Sequence[Row], asked: str = "simulate --shake 10") -> list[str]:
+    """What it takes to tell differences from noise where these runs are too few, a line each.
+
+    ``asked`` says how draws are asked for.
+    """
     few = {
         over.counted: over.over
         for run in rows
         if (over := run["difference"]) is not None and over.says == TOO_FEW
     }
-    needed = {"weeks": "weeks, or draws (simulate --shake 10)", "draws": "draws"}
+    needed = {"weeks": f"weeks, or draws ({asked})", "draws": "draws"}
     return [
         f"{counted} cannot tell a difference from noise: that takes {PAIRS_MIN} {needed[over]}."
         for counted, over in few.items()

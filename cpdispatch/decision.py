@@ -40,6 +40,8 @@ class Reason(IntEnum):
 
 OF_STARTS = (Reason.STARTED, Reason.BACKFILLED, Reason.LATE)
 """The reasons of jobs that start now; no other job has one of them."""
+UNTOLD = "unknown"
+"""In the tables of runs that were recorded elsewhere, the reason of a start that is not told."""
 
 
 @quick

@@ -15,6 +15,7 @@ from cpdispatch.analyze.occupancy import (
     NEVER,
     NEVER_FITS,
     REJECTED,
+    UNTOLD,
     Holds,
     Occupancy,
     Room,
@@ -151,7 +152,9 @@ class Explanation:
     """How many jobs that were submitted later started before it."""
     overtook_backfilled: int
     overtook_late: int
-    """How many of those were backfilled, or were started since they had waited too long.
+    overtook_untold: int
+    """How many of those were backfilled, or were started since they had waited too long, or for a
+    reason that a record of another system does not tell.
 
     The others came before it in the order of the dispatcher.
     """
@@ -236,6 +239,7 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
         overtook=len(later),
         overtook_backfilled=int(t.because(BACKFILLED)[later].sum()),
         overtook_late=int(t.because(LATE)[later].sum()),
+        overtook_untold=int(t.because(UNTOLD)[later].sum()),
         decisions=sum(
             int(np.subtract(*np.searchsorted(t.decision_s, (until_s, from_s))))
             for from_s, until_s in found.spans

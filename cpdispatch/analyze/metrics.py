@@ -41,7 +41,8 @@ class ScheduleColumns:
     submit_s, start_s, end_s, units : int64 array, shape (jobs,)
     request : int64 array, shape (jobs, resources)
         Per-unit request.
-    backfilled : bool array, shape (jobs,)
+    backfilled : bool array, shape (jobs,), or None
+        None where it is not known.
     capacity : int64 array, shape (resources,)
         Of the whole system, see `cpdispatch.access.total`.
     lost_s : int64 array, shape (jobs,), or None
@@ -63,7 +64,7 @@ class ScheduleColumns:
     end_s: IntArray
     units: IntArray
     request: IntArray
-    backfilled: NDArray[np.bool_]
+    backfilled: NDArray[np.bool_] | None
     capacity: IntArray
     lost_s: IntArray | None = None
     test: NDArray[np.object_] | None = None
@@ -353,8 +354,9 @@ def summary(schedule: ScheduleColumns, decision_ms: FloatArray) -> dict[str, flo
             "throughput_per_h": throughput_per_h(schedule),
             "queue_length_mean": queue_length_mean(schedule),
             "queue_length_max": queue_length_max(schedule),
-            "backfilled": int(schedule.backfilled.sum()),
         }
+        if schedule.backfilled is not None:
+            figures["backfilled"] = int(schedule.backfilled.sum())
     if whole.lost_s is not None:
         figures["restarts"] = int(restarted(whole).sum())
         figures["wasted_processor_s"] = wasted_processor_s(whole)

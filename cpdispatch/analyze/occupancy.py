@@ -14,6 +14,7 @@ from cpdispatch.system import System
 NEVER = -1
 FOREVER = 2**62
 BACKFILLED, LATE, NEVER_FITS, REJECTED = "backfilled", "late", "never_fits", "rejected"
+UNTOLD = "unknown"
 """Reasons of starts, and of jobs that leave the queue without one."""
 
 

@@ -93,7 +93,7 @@ def show(console: Console, found: Explanation, run: Run) -> None:
     where = f"under {names['dispatcher']} ({names['workload']} on {names['system']['name']})"
     console.print(bold(f"Job {found.job} {head}", f" {where}\n"))
     facts = grid()
-    for name, text in facts_of(found, times):
+    for name, text in facts_of(found, times, recorded="recorded" in run.about):
         facts.add_row(name, text)
     console.print(facts)
     if found.stretches:
@@ -159,8 +159,8 @@ def units_of(found: Explanation) -> str:
     return f"{count(found.units, 'unit')} of {each}" + " each" * (found.units != 1) + on
 
 
-def facts_of(found: Explanation, times: Times) -> Iterator[tuple[str, str]]:
-    """What the job asked for, and what became of it."""
+def facts_of(found: Explanation, times: Times, *, recorded: bool) -> Iterator[tuple[str, str]]:
+    """What the job asked for, and what became of it; ``recorded`` from what Slurm says."""
     from cpdispatch.analyze.compare import duration
 
     yield "asks for", f"{units_of(found)}, for {duration(found.requested_s)}"
@@ -177,8 +177,10 @@ def facts_of(found: Explanation, times: Times) -> Iterator[tuple[str, str]]:
             (f"{times.said(found.promised_s)}, told at {times.said(found.promised_at_s)}{late}"),
         )
     elif found.wait_s != 0:
-        unknown = "not recorded: the run is a compiled replay, or of an earlier version"
-        yield "promised", "no start" if found.promises_known else unknown
+        unrecorded = "the run is a compiled replay, or of an earlier version"
+        if recorded:
+            unrecorded = "Slurm's records have no promises"
+        yield "promised", "no start" if found.promises_known else f"not recorded: {unrecorded}"
     for number, ((begin, end), test) in enumerate(zip(found.attempts, found.tests, strict=True)):
         yield (
             "then tried" if number else "first tried",
@@ -194,6 +196,7 @@ def facts_of(found: Explanation, times: Times) -> Iterator[tuple[str, str]]:
         "started": "in its turn",
         "backfilled": "backfilled: ahead of a job that waited",
         "late": "in front of the others, because it had waited too long",
+        "unknown": "for a reason that is not recorded",
     }.get(found.reason, found.reason)
     after_s = found.start_s - found.submit_s
     later = f", {duration(after_s)} later" if after_s else ", at once"
@@ -236,11 +239,13 @@ def others(found: Explanation) -> Iterator[str]:
     if not found.overtook:
         yield "No job that was submitted later started before it."
         return
-    first = found.overtook - found.overtook_backfilled - found.overtook_late
+    told = found.overtook_backfilled, found.overtook_late, found.overtook_untold
+    first = found.overtook - sum(told)
     parts = [
         (found.overtook_backfilled, "backfilled"),
         (first, "first in the dispatcher's order"),
         (found.overtook_late, "in front because they had waited too long"),
+        (found.overtook_untold, "for reasons that are not recorded"),
     ]
     some_of = [(number, text) for number, text in parts if number]
     if len(some_of) == 1:

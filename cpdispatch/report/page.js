@@ -295,7 +295,7 @@ function firstRoom(run, k) {
 
 function fact(run, k) {
   const of = (reason) => ({ started: "in its turn", backfilled: "ahead of a job that waited (backfilled)",
-    late: "in front of the others, because it had waited too long", rejected: "never: the dispatcher refused it", never_fits: "never: it asks for more than the system has, or than a limit or the power cap ever leaves" })[reason] || reason.replaceAll("_", " ");
+    late: "in front of the others, because it had waited too long", unknown: "for a reason that is not recorded", rejected: "never: the dispatcher refused it", never_fits: "never: it asks for more than the system has, or than a limit or the power cap ever leaves" })[reason] || reason.replaceAll("_", " ");
   const clock = (time) => `${shownTime(time, 86400)} ${shownTime(time, 1).replace(/^day .*/, "00:00:00")}`;
   const reason = about.reasons[run.reason[k]];
   if (run.wait[k] < 0) return [["started", of(reason) === reason ? "never" : of(reason)]];

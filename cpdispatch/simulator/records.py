@@ -17,6 +17,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.simulator.live import Dispatched
 
 NOT_STARTED = -1
+REASON_UNTOLD = len(Reason)
 START_S, END_S, EXPECTED_S, FIRST, COUNT, PROMISED_AT_S, PROMISED_S = range(7)
 """The rows of the table of a simulation's records."""
 EASY_WAIT = "easy_wait"
@@ -48,6 +49,7 @@ class Records:
         By workload row; -1 until known.
     killed : bool array, shape (jobs,)
     reason : int8 array, shape (jobs,)
+        Of `Reason`; `REASON_UNTOLD` where the records of another system do not say it.
         The `Reason` with which each job started, or why it never did.
     lost_start_s, lost_end_s : int64 array, shape (jobs,)
         The attempt at each job that was killed for a restart, until its nodes were free; -1 for

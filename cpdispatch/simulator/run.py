@@ -33,7 +33,7 @@ from cpdispatch.analyze.occupancy import (
 )
 from cpdispatch.analyze.under_cap import UnderCap
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.decision import Reason
+from cpdispatch.decision import UNTOLD, Reason
 from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, of_told
 from cpdispatch.events import FAIL, Event, as_csv
 from cpdispatch.events import load as load_events
@@ -272,13 +272,15 @@ class Run:
         """The columns that metrics are computed from."""
         table = self.job_table
         submit, start, end, units = arrow.arrays(table, "submit", "start", "end", "units")
+        reason = table.column("reason")
+        untold = arrow.is_text(reason, UNTOLD).any()
         return ScheduleColumns(
             submit_s=submit,
             start_s=start,
             end_s=end,
             units=units,
             request=self._request(),
-            backfilled=arrow.is_text(table.column("reason"), Reason.BACKFILLED.name.lower()),
+            backfilled=None if untold else arrow.is_text(reason, Reason.BACKFILLED.name.lower()),
             capacity=access.total(self.system),
             lost_s=self._lost_s(),
             saved_s=self._saved_s(),

@@ -9,7 +9,7 @@ import numpy as np
 
 from cpdispatch.analyze.energy import watts_of
 from cpdispatch.arrays import IntArray
-from cpdispatch.decision import Reason
+from cpdispatch.decision import UNTOLD, Reason
 from cpdispatch.jobs import LABELLED, SPREADS, TERMS, WISHES, Column, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
@@ -98,7 +98,7 @@ def job_table(simulation: Recorded) -> pa.Table:
         "runtime_s": arrow.numbers(simulation.workload.runtime_s),
         "expected_s": arrow.numbers(records.expected_s),
         "killed": arrow.flags(records.killed & (records.start_s >= 0)),
-        "reason": arrow.texts(records.reason, [reason.name.lower() for reason in Reason]),
+        "reason": arrow.texts(records.reason, [*(each.name.lower() for each in Reason), UNTOLD]),
     }
     if simulation.dependencies:
         columns["preceding"] = arrow.numbers(simulation.workload.preceding)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
-from cpdispatch.decision import OF_STARTS
+from cpdispatch.decision import OF_STARTS, UNTOLD
 from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
@@ -124,6 +124,8 @@ def run(
         When a column is missing or cannot be read.
     """
     table, found = _schedule(jobs, system, dependencies, restarts, restart_cost_s, service), []
+    if told is not None and told.recorded:
+        table = replace(table, of_start=table.of_start | _is(jobs["reason"], UNTOLD))
     if told is not None and not told.recorded:
         found = unstarted(table, system, told.rejects)
         if not told.rejects:  # then they wait

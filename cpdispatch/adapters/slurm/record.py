@@ -25,7 +25,7 @@ from cpdispatch.dispatch import Settings
 from cpdispatch.energy import ENERGY_PRICE, POWER_CAP
 from cpdispatch.errors import InputError
 from cpdispatch.jobs import Workload
-from cpdispatch.simulator.records import NOT_STARTED, Records, Test
+from cpdispatch.simulator.records import NOT_STARTED, REASON_UNTOLD, Records, Test
 from cpdispatch.simulator.replay import SWITCH_OFF, about_run
 from cpdispatch.simulator.run import Run
 from cpdispatch.simulator.tables import Done, decision_table, job_table, promise_table
@@ -44,6 +44,7 @@ NO_ROOM = "no room on its nodes beside the others, as the system is now"
 ATTEMPT = "earlier attempts: a run keeps one a job, shorter than the last, where there is room"
 RELEASED = "jobs that the driver released"
 OWN = "jobs that Slurm started by itself"
+UNFLAGGED = "jobs that may have been backfilled: the records have no Flags"
 SPLIT = "jobs whose CPUs are not split evenly: how they were split is not told"
 LEFT_OUT = "left out: "
 """Before the reason, in the notes of the run."""
@@ -71,8 +72,8 @@ class Told:
     start_s: int
     nodes: str
     attempts: list[tuple[int, int, str]]
-    backfilled: bool
-    """Whether Slurm's backfilling started it."""
+    backfilled: bool | None
+    """Whether Slurm's backfilling started it; None where no record has flags."""
 
 
 def recorded(
@@ -159,7 +160,9 @@ def _release(log: Log, key: str, submit_s: int, start_s: int) -> Release | None:
 def _fill(
     records: Records, workload: Workload, placed: _Placed, told: Sequence[Told], log: Log
 ) -> dict[str, int]:
-    """Write what became of each job; how many a driver released, and how many it did not."""
+    """Write what became of each job; how many a driver released, how many it did not, and of how
+    many of these it is not known whether they were backfilled.
+    """
     table = workload.table
     ids = table.id.tolist()
     records.start_s[:] = [of.start_s for of in told]
@@ -167,7 +170,7 @@ def _fill(
     records.expected_s[:] = table.requested_s
     test = np.full(len(ids), Test.NONE, dtype=np.int64)
     names = {reason.name.lower(): int(reason) for reason in Reason}
-    released = 0
+    released = untold = 0
     for row, (of, submit_s) in enumerate(zip(told, table.submit_s.tolist(), strict=True)):
         found = _release(log, of.key, submit_s, of.start_s)
         lost = placed.lost.get(ids[row])
@@ -176,7 +179,8 @@ def _fill(
             test[row] = Test.KILLED if before is not None and before.test_s else Test.NONE
         if found is None:
             reason = Reason.BACKFILLED if of.backfilled else Reason.STARTED
-            records.reason[row] = reason
+            records.reason[row] = REASON_UNTOLD if of.backfilled is None else reason
+            untold += of.backfilled is None
             continue
         released += 1
         records.reason[row] = names.get(found.reason, Reason.STARTED)
@@ -215,7 +219,8 @@ def _fill(
             records.note(
                 line.now_s, line.waiting + started, line.running, started, of_line.ms, certificate
             )
-    return {RELEASED: released, OWN: jobs - released} if log.lines else {}
+    notes = {RELEASED: released, OWN: jobs - released} if log.lines else {}
+    return notes | {UNFLAGGED: untold}
 
 
 # --------------------------------------------------------------------------------- where jobs ran
@@ -269,7 +274,7 @@ def _told_of(imported: Imported) -> dict[int, Told]:
             start_s,
             on,
             replayable.attempts_in(before),
-            not _BACKFILLED.isdisjoint(flags.split(",")),
+            not _BACKFILLED.isdisjoint(flags.split(",")) if any(marks) else None,
         )
         for id, key, start_s, on, before, flags in rows
     }

@@ -176,6 +176,30 @@ def test_without_a_log_all_is_slurms_own(saved: Callable[..., Run]) -> None:
     assert run.metrics["wait_s_mean"] == pytest.approx(17 / 3)
 
 
+def test_without_flags_it_is_not_known_which_jobs_were_backfilled(
+    saved: Callable[..., Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [job(k, k, 60 - 10 * k, 900, Flags="", AllocTRES="cpu=8,node=1", NodeList=f"n{k}")
+             for k in (1, 2, 3)]  # fmt: skip
+    run = saved(*lines)
+    assert run.jobs["reason"].tolist() == ["unknown"] * 3
+    assert "backfilled" not in run.metrics
+    assert notes(run) == {"jobs that may have been backfilled: the records have no Flags": 3}
+    assert cli.run(["compare", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().out
+    assert " ".join(
+        next(line for line in said.splitlines() if "jobs backfilled" in line).split()
+    ) == ("jobs backfilled -")
+    assert cli.run(["explain", str(tmp_path / "run"), "--job", "1"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "not recorded: Slurm's records have no promises" in said
+    assert "49 s later, for a reason that is not recorded" in said
+    assert (
+        "2 jobs submitted later started before it: all for reasons that are not recorded." in said
+    )
+    assert "backfilled" in saved(*lines, job(4, 5, 6, 7, "n4")).metrics  # some have flags
+
+
 def test_backfilled_jobs_are_known_in_json_too(saved: Callable[..., Run]) -> None:
     def row(id: int, flag: str) -> dict[str, Any]:
         parts = {"cpu": 2, "node": 1}

@@ -4,7 +4,8 @@ Events are ordered by (time, kind, sequence). With the trigger ``instant`` all c
 instant come before all its submissions, and one dispatch follows them. With the trigger ``event``
 a submission comes before a completion, completions in the order in which their jobs started, and
 a dispatch follows each single event. The end of a job's think time is an event like a completion.
-All attempts of an instant that end though their jobs do not are one event, before all others.
+All attempts of an instant that end though their jobs do not are one event, before all others. In
+an instant in which something happens to the system, one dispatch follows that and all that ends.
 """
 
 from __future__ import annotations

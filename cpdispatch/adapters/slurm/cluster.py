@@ -110,6 +110,12 @@ class Job:
         Time limit; `NO_LIMIT` for none.
     nodes, cpus : int
         Fewest nodes, and CPUs on all of them.
+    nodes_most : int
+        Most nodes; 0 for any number.
+    task_cpus, least_cpus : int
+        CPUs of each task, which are on one node, and fewest CPUs on each node.
+    core_cpus : int
+        It gets a multiple of so many CPUs of a node.
     memory_mb : int
         On each node; `WHOLE` where the job states none: Slurm then gives it all.
     cpu_memory_mb : int
@@ -181,10 +187,20 @@ class Job:
     cpu_memory_mb: int = 0
     others_hold: bool = False
     all_gpus: Mapping[str, int] = field(default_factory=dict)
+    nodes_most: int = 0
+    task_cpus: int = 1
+    least_cpus: int = 1
+    core_cpus: int = 1
+
+    def cpus_of(self, nodes: int) -> int:
+        """The CPUs on the node with the most tasks where they are spread over so many nodes."""
+        tasks = -(-self.cpus // (nodes * self.task_cpus))
+        cpus = max(tasks * self.task_cpus, self.least_cpus)
+        return -(-cpus // self.core_cpus) * self.core_cpus
 
     def memory_mb_of(self, nodes: int) -> int:
-        """The memory on each node where it is spread evenly over so many; or `WHOLE`."""
-        return self.cpu_memory_mb * -(-self.cpus // nodes) or self.memory_mb
+        """The memory that goes with these CPUs, or is asked for on each node; or `WHOLE`."""
+        return self.cpu_memory_mb * self.cpus_of(nodes) or self.memory_mb
 
     def gpus_of(self, nodes: int) -> dict[str, int]:
         """The GPUs on each node, by resource type, where they are spread over so many."""
@@ -309,7 +325,7 @@ class Cluster:
             each = min((least[part.name] for part in self.partitions_of(job)), default=1)
             if each == 1 or not job.pending:
                 return job
-            return replace(job, cpus=job.nodes * each * -(-job.cpus // (job.nodes * each)))
+            return replace(job, core_cpus=each)
 
         return replace(self, jobs=tuple(map(whole, self.jobs)))
 
@@ -402,11 +418,10 @@ def job_of(row: dict[str, Any]) -> Job:
         address = f"{array}_[{whole}]"
     asked = tres(text_of(row.get("tres_req_str")))
     # Where no number of nodes was asked for, so many tasks on a node say how many there are.
-    tasks_each = number_of(row.get("tasks_per_node")) or 0
-    nodes = -(-max(number_of(row.get("tasks")) or 0, 0) // tasks_each) if tasks_each > 0 else 1
+    tasks_each, many = number_of(row.get("tasks_per_node")) or 0, _most(row, "tasks") or 1
+    nodes = -(-many // tasks_each) if tasks_each > 0 else 1
     nodes = max(count(asked.get("node") or "1"), nodes, 1)
     cpus = max(count(asked.get("cpu") or "1"), 1)
-    each_mb = max(number_of(row.get("memory_per_cpu")) or 0, 0)
     gpus, all_gpus, left = _gpus(row)
     minutes = number_of(row.get("time_limit"))
     mark, _, wished = text_of(row.get("admin_comment")).partition(" ")
@@ -435,7 +450,7 @@ def job_of(row: dict[str, Any]) -> Job:
         NO_LIMIT if not minutes or minutes < 0 else minutes * 60,
         nodes,
         cpus,
-        each_mb * -(-cpus // nodes) or number_of(row.get("memory_per_node")) or WHOLE,
+        number_of(row.get("memory_per_node")) or WHOLE,
         gpus,
         text_of(row.get("features")),
         text_of(row.get("required_nodes")),
@@ -454,9 +469,13 @@ def job_of(row: dict[str, Any]) -> Job:
         _true(row, "requeue") and _true(row, "batch_flag"),
         max(number_of(row.get("restart_cnt")) or 0, 0),
         text_of(row.get("state_description")),
-        each_mb,
+        max(number_of(row.get("memory_per_cpu")) or 0, 0),
         mark == MARK and text_of(row.get("comment")).partition(" ")[0] == KEPT,
         all_gpus,
+        _most(row, "max_nodes"),
+        # Slurm does not tell it. Where several tasks share a CPU, fewer CPUs than tasks are asked.
+        1 if cpus % many else cpus // many,
+        max(_most(row, "minimum_cpus_per_node"), 1),
     )
 
 
@@ -478,6 +497,17 @@ def tasks_apart(job: Job, most: int) -> Iterator[Job]:
 def _true(row: dict[str, Any], name: str) -> bool:
     """Whether a field is set: true, or a number above 0."""
     return row.get(name) is True or (number_of(row.get(name)) or 0) > 0
+
+
+def _flags(row: dict[str, Any]) -> set[str]:
+    flags = row.get("flags")
+    return {text_of(flag).upper() for flag in flags} if isinstance(flags, list) else set()
+
+
+def _most(row: dict[str, Any], name: str) -> int:
+    """A number of a row; 0 where it says none."""
+    found = number_of(row.get(name)) or 0
+    return found if 0 < found < _ALL else 0
 
 
 def _state(value: Any) -> str:
@@ -514,7 +544,8 @@ _NOT_EXPRESSED = {
     "thread_spec": "threads for the system", "minimum_tmp_disk_per_node": "temporary disk",
     "het_job_id": "parts that start together", "reboot": "a reboot", "deadline": "a deadline",
     "sockets_per_node": "sockets", "cores_per_socket": "cores of a socket",
-    "threads_per_core": "threads of a core", "federation_origin": "another cluster",
+    "threads_per_core": "threads of a core", "tasks_per_core": "so many tasks on a core",
+    "tasks_per_socket": "so many tasks on a socket", "federation_origin": "another cluster",
 }  # fmt: skip
 """What a job may ask for that an instance has no words for, by the field that tells of it."""
 
@@ -528,6 +559,8 @@ def _left(row: dict[str, Any]) -> str:
             return f"asks for {what}"
     if text_of(row.get("shared")) in ("user", "mcs"):
         return "shares its nodes with some jobs alone"
+    if "SPREAD_JOB" in _flags(row):
+        return "asks to be spread over many nodes"
     features = text_of(row.get("features"))
     if set(features) & set("[]()*!") or ("&" in features and "|" in features):
         return f"asks for the features {features}"
@@ -593,16 +626,14 @@ def _partition_of(row: dict[str, Any]) -> Partition:
     minutes = number_of(row.get("max_time_limit"))
     # Later releases have it among its priorities.
     tier = tier_of(row.get("priority_tier", dict_of(row, "priority").get("tier")))
-    flags = row.get("flags")
-    named = {text_of(flag).lower() for flag in flags} if isinstance(flags, list) else set()
     return Partition(
         name,
         frozenset(nodes_in(text_of(row.get("nodes")))),
         NO_LIMIT if minutes is None or minutes < 0 else minutes * 60,
         not _STARTING.isdisjoint(text_of(row.get("state")).upper().split(",")),
-        "exclusive" in named or "exclusive_user" in named,
+        not _flags(row).isdisjoint(("EXCLUSIVE", "EXCLUSIVE_USER")),
         USUAL_TIER if tier is None else tier,
-        most if 0 < (most := number_of(row.get("maximum_cpus_per_node")) or 0) < _ALL else NO_LIMIT,
+        _most(row, "maximum_cpus_per_node") or NO_LIMIT,
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from cpdispatch import predict
 from cpdispatch.adapters.slurm import kept
-from cpdispatch.adapters.slurm.cluster import NO_LIMIT, WHOLE, Cluster, Job
+from cpdispatch.adapters.slurm.cluster import NO_LIMIT, Cluster, Job
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import LABELLED, UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.jobs import Job as Asking
@@ -346,8 +346,8 @@ def _names_of(past: Past) -> dict[str, str]:
 
 def _past(job: Job, limit_s: int) -> Past:
     return Past(
-        job.key, job.submit_s, limit_s, job.nodes, -(-job.cpus // job.nodes),
-        sum(job.gpus_of(job.nodes).values()), 0 if job.memory_mb == WHOLE else job.memory_mb,
+        job.key, job.submit_s, limit_s, job.nodes, job.cpus_of(job.nodes),
+        sum(job.gpus_of(job.nodes).values()), max(job.memory_mb_of(job.nodes), 0),
         job.user, job.account, job.qos, job.partition, job.name,
     )  # fmt: skip
 

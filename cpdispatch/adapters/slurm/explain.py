@@ -118,7 +118,7 @@ def _in_queue(
     memory_mb = job.memory_mb_of(seen.units)
     memory = "all memory" if memory_mb == WHOLE else f"{memory_mb:,} MB"
     gpus = "".join(f", {many} {kind}" for kind, many in sorted(job.gpus_of(seen.units).items()))
-    cpus = -(-job.cpus // seen.units)
+    cpus = job.cpus_of(seen.units)
     size = "all CPUs" if job.exclusive else f"{cpus} CPU{'s' * (cpus > 1)}"
     plural = "s" if seen.units > 1 else ""
     yield f"It asks for {seen.units} node{plural}, {each}with {size}{gpus} and {memory}."

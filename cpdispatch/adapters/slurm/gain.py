@@ -425,7 +425,7 @@ def _shares(cluster: Cluster, entry: Entry, nodes: dict[str, Node]) -> tuple[Sha
         node = nodes.get(name)
         if node is None:
             continue
-        cpus = node.cpus if whole else -(-job.cpus // many)
+        cpus = node.cpus if whole else job.cpus_of(many)
         memory_mb = node.memory_mb if asked_mb == WHOLE else asked_mb
         found.append(Share(name, -(-cpus // node.threads), memory_mb, gpus))
     return tuple(found)

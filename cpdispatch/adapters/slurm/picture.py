@@ -274,7 +274,7 @@ class _Taking(Nodes):
             return after
         if after is None:
             return None
-        core = -(-job.cpus // units)
+        core = job.cpus_of(units)
         gpus = job.gpus_of(units)
         memory_mb = job.memory_mb_of(units)
         return Ask(job, units, core, memory_mb, gpus, nodes, exclusive, capped, after)
@@ -296,7 +296,10 @@ class _Taking(Nodes):
         if limited and len(parts) == 1:
             most = most | {"core": min(most["core"], limited[0].cpus_most)}
         asked = {"core": job.cpus, **job.all_gpus}
+        most = most | {"core": most["core"] // job.task_cpus * job.task_cpus}
         units = max(job.nodes, *(-(-many // max(most[kind], 1)) for kind, many in asked.items()))
+        if 0 < job.nodes_most < units:
+            return f"needs {units} nodes and may have {job.nodes_most}"
         if len(parts) == 1 or (units == 1 and not limited):
             return _Sized(nodes, exclusive, units, "".join(part.name for part in limited))
         apart = [self._sized(job, [part]) for part in parts]
@@ -574,8 +577,8 @@ class _Taking(Nodes):
 
     def _promised(self, claim: Claim) -> list[tuple[int, list[int]]]:
         job, nodes = claim.job, [self.node[n] for n in claim.nodes if n in self.node]
-        core = -(-job.cpus // max(len(nodes), 1))
-        asked_mb, gpus = job.memory_mb_of(max(len(nodes), 1)), job.gpus_of(max(len(nodes), 1))
+        many = max(len(nodes), 1)
+        core, asked_mb, gpus = job.cpus_of(many), job.memory_mb_of(many), job.gpus_of(many)
         exclusive = self._allowed(job, self._up(job))[1]
         found = []
         for k in nodes:

@@ -151,8 +151,8 @@ class Recorded:
         job = job_of(row)
         named = nodes_in(row["required_nodes"])
         many = len(named) or job.nodes
-        cores = 16 if job.exclusive else -(-job.cpus // many)
-        memory_mb = 64_000 if job.memory_mb < 0 else job.memory_mb
+        cores = 16 if job.exclusive else job.cpus_of(many)
+        memory_mb = 64_000 if job.memory_mb_of(many) < 0 else job.memory_mb_of(many)
         asked = job.gpus_of(many).get("gpu", 0)
         free = [
             node for node in self.data["nodes"]

@@ -155,6 +155,9 @@ def test_a_node_that_sleeps_is_woken_by_the_job_that_it_is_given_to(
         ("tres_per_job", "gres:gpu:3", "asks for GPUs that cannot be split evenly over its nodes"),
         ("tres_per_node", "gres:gpu:a100:1", "asks for gpu_a100, which no node has"),
         ("shared", "user", "shares its nodes with some jobs alone"),
+        ("flags", ["SPREAD_JOB"], "asks to be spread over many nodes"),
+        ("tasks_per_socket", 1, "asks for so many tasks on a socket"),
+        ("max_nodes", 1, "needs 2 nodes and may have 1"),
         ("required_nodes", "n01", "names some of its nodes"),
         ("required_nodes", "n[1-2", "names nodes in a way that is not understood"),
         ("dependency", "afterok:9(failed)", "waits in vain: afterok:9(failed)"),
@@ -178,6 +181,32 @@ def test_a_job_is_spread_over_as_many_nodes_as_those_need_that_it_may_use(
     done = driver(slurm, tmp_path).cycle()
     assert len(done.released["15"]) == 2  # 20 tasks, on nodes of 16 CPUs
     assert "15" not in done.left
+
+
+@pytest.mark.parametrize(
+    ("cpus", "tasks", "least", "nodes", "units", "core"),
+    [
+        (36, 4, 9, 1, 4, 9),  # nodes have 16 CPUs: none has room for two such tasks
+        (18, 9, 2, 1, 2, 10),
+        (6, 3, 2, 2, 2, 4),
+        (2, 2, 12, 2, 2, 12),  # --mincpus=12
+        (7, 7, 1, 2, 2, 4),
+        (1, 10, 1, 1, 1, 1),  # --overcommit
+    ],
+)
+def test_a_task_has_its_cpus_on_one_node(
+    slurm: Recorded, cpus: int, tasks: int, least: int, nodes: int, units: int, core: int
+) -> None:
+    slurm.row(5).update(
+        tres_req_str=f"cpu={cpus},mem=1M,node={nodes}", tasks=tasks, minimum_cpus_per_node=least,
+        tasks_per_node=0, max_nodes=0, memory_per_cpu=10, memory_per_node=None,
+    )  # fmt: skip
+    picture = take(read(slurm), lambda job: job.key == "5")
+    assert picture.instance.queue.units.tolist() == [units]
+    assert picture.instance.queue.request[0, :3].tolist() == [core, 0, 10 * core]
+    promised = Claim(job_of(slurm.row(5)), ("n09", "n10", "n11", "n12")[:units])
+    held = take(read(slurm), lambda job: False, [promised])
+    assert held.instance.free[8, 0] == 16 - core
 
 
 def test_memory_for_each_cpu_is_spread_with_the_cpus(slurm: Recorded, tmp_path: Path) -> None:
@@ -218,7 +247,10 @@ def test_a_job_that_asks_for_other_nodes_while_it_waits_is_promised_anew(
 ) -> None:
     slurm.data["nodes"] = slurm.data["nodes"][:4]
     slurm.data["jobs"] = [row for row in slurm.data["jobs"] if row["job_id"] < 4]
-    asks = ({"tres_req_str": f"cpu={16 * n},mem=1M,node={n}", "tasks": n} for n in (before, after))
+    asks = (
+        {"tres_req_str": f"cpu={16 * n},mem=1M,node={n}", "tasks": n, "max_nodes": n}
+        for n in (before, after)
+    )
     row = Recorded.load().row(5) | {"job_id": 100, "tasks_per_node": 0} | next(asks)
     slurm.data["jobs"].append(row)
     made = driver(slurm, tmp_path, "conservative")
@@ -244,7 +276,7 @@ def test_where_slurm_hands_out_whole_cores_a_job_takes_all_threads_of_a_core(
                           "tres_req_str": "cpu=1,mem=100M,node=1"}  # fmt: skip
     slurm.data["jobs"] = [row | {"job_id": 300 + k} for k in range(3)]
     found = read(slurm, whole).jobs[0]
-    assert (found.cpus, found.memory_mb_of(1)) == ((2, 200) if whole else (1, 100))
+    assert (found.cpus_of(1), found.memory_mb_of(1)) == ((2, 200) if whole else (1, 100))
     done = driver(slurm, tmp_path, whole_cores=whole).cycle()
     assert len(done.released) == (2 if whole else 3)  # a core on each of two nodes
 

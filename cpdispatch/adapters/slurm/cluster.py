@@ -603,7 +603,7 @@ def node_of(row: dict[str, Any]) -> Node:
     flags = {*states[1:], *(part.upper() for part in text_of(row.get("state_flags")).split(","))}
     flags.discard("")
     cpus, memory_mb = size_of(row)
-    active = text_of(row.get("active_features")) or text_of(row.get("features"))
+    active = text_of(row.get("active_features", row.get("features")))
     return Node(
         name,
         cpus,

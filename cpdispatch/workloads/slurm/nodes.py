@@ -24,6 +24,7 @@ from cpdispatch.workloads.slurm.values import (
     duration_s,
     gpus_of_gres,
     nodes_in,
+    tres,
 )
 
 if TYPE_CHECKING:
@@ -304,8 +305,12 @@ def _json_node(row: dict[str, Any], cluster: Cluster) -> None:
 
 
 def size_of(row: dict[str, Any]) -> tuple[int, int]:
-    """CPUs of a node, and MB, that jobs may use."""
-    cpus = number_of(row.get("effective_cpus")) or number_of(row.get("cpus")) or 0
+    """CPUs of a node, and MB, that jobs may use.
+
+    Slurm 22.05 tells of CPUs that are the system's only by those that are left to count.
+    """
+    told = count(tres(text_of(row.get("tres"))).get("cpu", "0"))
+    cpus = number_of(row.get("effective_cpus")) or told or number_of(row.get("cpus")) or 0
     special = number_of(row.get("specialized_memory")) or 0
     return max(cpus, 0), max((number_of(row.get("real_memory")) or 0) - special, 0)
 

@@ -28,7 +28,7 @@ from cpdispatch import cli, dispatch, instance
 from cpdispatch.adapters.decided import decided
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client, RefusedError, SlurmError
-from cpdispatch.adapters.slurm.cluster import job_of, read
+from cpdispatch.adapters.slurm.cluster import job_of, node_of, read
 from cpdispatch.adapters.slurm.drive import FIRST, LAST, Driver
 from cpdispatch.adapters.slurm.journal import NAME, Journal
 from cpdispatch.adapters.slurm.picture import Claim, take
@@ -207,6 +207,16 @@ def test_a_task_has_its_cpus_on_one_node(
     promised = Claim(job_of(slurm.row(5)), ("n09", "n10", "n11", "n12")[:units])
     held = take(read(slurm), lambda job: False, [promised])
     assert held.instance.free[8, 0] == 16 - core
+
+
+def test_a_node_has_the_features_that_are_active_and_the_cpus_that_are_left_to_jobs(
+    slurm: Recorded,
+) -> None:
+    node = slurm.data["nodes"][0] | {"features": "a,b", "cpus": 4, "tres": "cpu=3,mem=4000M"}
+    assert (node_of(node | {"active_features": ""}).features, node_of(node).cpus) == (set(), 3)
+    assert node_of(node | {"active_features": "a"}).features == {"a"}
+    del node["active_features"]
+    assert node_of(node).features == {"a", "b"}
 
 
 def test_memory_for_each_cpu_is_spread_with_the_cpus(slurm: Recorded, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ _UNREACHABLE = (
 _UNANSWERED = (range(1000, 2000), range(5000, 6000))
 """Slurm's errors of messages between its daemons: slurmctld may have done what was asked for."""
 _ARRAY_UPDATE = "job array update"
+_NOT_IN_PARTITION = 2015
+"""Slurm's error for a job that a partition of it does not admit, be it one of several."""
 
 
 class SlurmError(CpdispatchError):
@@ -229,20 +231,26 @@ class Client:
             raise SlurmError(f"{where}: the answer is not JSON (HTTP {status})") from error
         if not isinstance(answer, dict):
             raise SlurmError(f"{where}: the answer is not a JSON object (HTTP {status})")
-        for problem in answer.get("errors") or ():
+        problems = answer.get("errors") or ()
+        for problem in problems:
             self._refuse(where, problem, status)
-        if status >= 400:
+        if status >= 400 and not problems:
             raise SlurmError(f"{where}: HTTP {status}")
         return answer
 
     def _refuse(self, where: str, problem: Any, status: int) -> None:
-        """Raise what Slurm complains of; updates of arrays complain although they work."""
+        """Raise what Slurm complains of, unless it has made the change all the same.
+
+        So it does with arrays, and where a partition of the job does not admit it.
+        """
         told = problem if isinstance(problem, dict) else {}
         number, said = told.get("error_number"), str(told.get("description", problem))
         if status < 400 and not number and said.startswith(_ARRAY_UPDATE):
             return
         text = f"{where}: {told.get('error') or said}"
         number = number if isinstance(number, int) else 0
+        if number == _NOT_IN_PARTITION:
+            return
         if any(number in errors for errors in _UNANSWERED):
             raise SlurmError(text)
         raise RefusedError(text, number)

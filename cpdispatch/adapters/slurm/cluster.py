@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Protocol
@@ -116,6 +116,8 @@ class Job:
         CPUs of each task, which are on one node, and fewest CPUs on each node.
     core_cpus : int
         It gets a multiple of so many CPUs of a node.
+    avoid : set of str
+        Partitions that it names and where Slurm did not start it: others of them come first.
     memory_mb : int
         On each node; `WHOLE` where the job states none: Slurm then gives it all.
     cpu_memory_mb : int
@@ -191,6 +193,7 @@ class Job:
     task_cpus: int = 1
     least_cpus: int = 1
     core_cpus: int = 1
+    avoid: Set[str] = frozenset()
 
     def cpus_of(self, nodes: int) -> int:
         """The CPUs on the node with the most tasks where they are spread over so many nodes."""
@@ -261,6 +264,20 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Admitted:
+    """Which accounts, or QoS, may use a partition: these alone, or all but the denied ones."""
+
+    alone: frozenset[str]
+    denied: frozenset[str]
+
+    def has(self, name: str) -> bool:
+        """Whether one may; also where Slurm does not say which it is."""
+        if not name or "all" in self.alone:
+            return True
+        return name.lower() in self.alone if self.alone else name.lower() not in self.denied
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """A partition: its nodes, and how long its jobs may run; `NO_LIMIT` for as long as they do.
 
@@ -275,10 +292,25 @@ class Partition:
     exclusive: bool
     tier: int
     cpus_most: int
+    nodes_least: int
+    nodes_most: int
+    memory_most_mb: int
+    accounts: Admitted
+    qos: Admitted
 
-    def allows(self, job: Job) -> bool:
-        """Whether a job keeps to the time limit."""
-        return self.limit_s == NO_LIMIT or job.limit_s <= self.limit_s
+    def refuses(self, job: Job) -> str:
+        """Why Slurm starts a job in no such partition; empty if it may."""
+        if self.limit_s != NO_LIMIT and job.limit_s > self.limit_s:
+            return "exceeds the time limit of"
+        if not self.accounts.has(job.account):
+            return f"is of the account {job.account}, which may not use"
+        if not self.qos.has(job.qos):
+            return f"has the QoS {job.qos}, which may not use"
+        if job.nodes < self.nodes_least or job.nodes > self.nodes_most > 0:
+            return "asks for too few or too many nodes for"
+        if job.memory_mb > self.memory_most_mb > 0 and not job.cpu_memory_mb:
+            return "asks for more memory on a node than jobs may have in"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,10 +369,10 @@ class Cluster:
         return LIMITLESS_S if part is None or part.limit_s == NO_LIMIT else max(part.limit_s, 1)
 
     def tier_of(self, job: Job | None) -> int:
-        """The highest tier of the partitions that are up and whose time limit a job keeps to."""
+        """The highest tier of the partitions that are up and may start a job."""
         if job is None:
             return USUAL_TIER
-        tiers = [part.tier for part in self.partitions_of(job) if part.up and part.allows(job)]
+        tiers = [part.tier for part in self.partitions_of(job) if part.up and not part.refuses(job)]
         return max(tiers, default=USUAL_TIER)
 
     def in_array(self, key: str) -> bool:
@@ -634,7 +666,17 @@ def _partition_of(row: dict[str, Any]) -> Partition:
         not _flags(row).isdisjoint(("EXCLUSIVE", "EXCLUSIVE_USER")),
         USUAL_TIER if tier is None else tier,
         _most(row, "maximum_cpus_per_node") or NO_LIMIT,
+        _most(row, "min nodes per job"),
+        _most(row, "maximum_nodes_per_job"),
+        _most(row, "maximum_memory_per_node"),
+        Admitted(_names(row, "allowed_accounts"), _names(row, "denied_accounts")),
+        Admitted(_names(row, "allowed_qos"), _names(row, "denied_qos")),
     )
+
+
+def _names(row: dict[str, Any], name: str) -> frozenset[str]:
+    """The names in a field, without regard to case, as Slurm compares them."""
+    return frozenset(text_of(row.get(name)).lower().split(",")) - {""}
 
 
 def _blocked_of(row: dict[str, Any]) -> Blocked:

@@ -417,7 +417,7 @@ class Driver:
         if entry is None:
             return replace(job, required=self._own_nodes(job, None)) if job.held else job
         if job.held or tested:
-            job = replace(job, required=entry.required)
+            job = replace(job, required=entry.required, avoid=frozenset(entry.avoid))
         return replace(job, submit_s=entry.submit_s) if entry.submit_s else job
 
     def _entry(self, job: Job, state: Any, nodes: list[str], now_s: int) -> Entry:
@@ -427,6 +427,7 @@ class Driver:
         return Entry(
             state, nodes, before.required, now_s, before.tries, outlived_s=before.outlived_s,
             submit_s=before.submit_s, shown_s=before.shown_s, admin=before.admin,
+            avoid=before.avoid,
         )  # fmt: skip
 
     # --------------------------------------------------------------------------- test runs
@@ -600,6 +601,7 @@ class Driver:
                 # Slurm finds no nodes for it, and will say so again.
                 if entry.state == "released":
                     retracted.append((job, entry))
+                    self._avoid(cluster, job, entry)
             elif job.held:
                 if entry.state == "kept":
                     self._freed(job, entry, done)
@@ -610,9 +612,12 @@ class Driver:
             elif not job.held and entry.state != "left":
                 requeued = entry.state != "released"
                 late = cluster.now_s - entry.decided_s > self._rules.patience_s
-                late |= job.reason not in _MAY_START
+                # Of several partitions the reason is that of any.
+                apart = "," in job.partition and not job.reason.startswith(_LIMITS)
+                late |= job.reason not in _MAY_START and not apart
                 if (requeued or late) and not self._rules.dry:
                     retracted.append((job, entry))
+                    self._avoid(cluster, job, entry)
                 elif entry.state == "released":
                     claims.append(Claim(job, tuple(entry.nodes)))
         self._try_again(cluster)
@@ -621,6 +626,14 @@ class Driver:
             self._journal.seen([text.partition(":")[0] for text in cluster.unread_jobs])
             self._journal.save()
         return claims
+
+    @staticmethod
+    def _avoid(cluster: Cluster, job: Job, entry: Entry) -> None:
+        """Note in which partitions a job did not start; of all of them, none is avoided."""
+        parts = cluster.partitions_of(job)
+        tried = {part.name for part in parts if part.nodes.issuperset(entry.nodes)}
+        avoid = {part.name for part in parts} & (tried | set(entry.avoid))
+        entry.avoid = sorted(avoid) if len(avoid) < len(parts) else []
 
     def _look_at_test(self, job: Job, entry: Entry, done: Cycle) -> None:
         """Note that a job has outlived its test; one that nobody looked after runs on."""

@@ -33,6 +33,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     """How often it was released and did not start."""
     not_before_s: int = 0
     """When it may be released again."""
+    avoid: list[str] = []
+    """Partitions in which Slurm did not start it, of several that the job names."""
     limited: bool = False
     """Whether a limit of its user, account or QoS kept it from starting when it was released."""
     test_s: int = 0

@@ -286,7 +286,8 @@ class _Taking(Nodes):
         """The nodes that a job may use, and how many it takes; or why none.
 
         Slurm starts a job in one of its partitions: one that takes several nodes, or of whose
-        partitions one has a limit of CPUs on a node, gets its nodes where there are the most.
+        partitions one has a limit of CPUs on a node, or did not start it, gets its nodes where
+        there are the most.
         """
         nodes, exclusive, most = self._allowed(job, parts)
         if isinstance(nodes, str):
@@ -298,13 +299,22 @@ class _Taking(Nodes):
         asked = {"core": job.cpus, **job.all_gpus}
         most = most | {"core": most["core"] // job.task_cpus * job.task_cpus}
         units = max(job.nodes, *(-(-many // max(most[kind], 1)) for kind, many in asked.items()))
-        if 0 < job.nodes_most < units:
-            return f"needs {units} nodes and may have {job.nodes_most}"
-        if len(parts) == 1 or (units == 1 and not limited):
+        bounds = [job.nodes_most, *(part.nodes_most for part in parts if len(parts) == 1)]
+        if any(0 < bound < units for bound in bounds):
+            return f"needs {units} nodes and may have {min(filter(None, bounds))}"
+        if len(parts) == 1 or (units == 1 and not limited and not job.avoid):
             return _Sized(nodes, exclusive, units, "".join(part.name for part in limited))
-        apart = [self._sized(job, [part]) for part in parts]
-        fit = [found for found in apart if not isinstance(found, str)]
-        return max(fit, key=_room, default=_TOO_FEW)
+        apart = [(self._sized(job, [part]), part.name not in job.avoid) for part in parts]
+        fit = [(found, liked) for found, liked in apart if not isinstance(found, str)]
+        return max(fit, key=lambda each: self._room(job, *each), default=(_TOO_FEW,))[0]
+
+    def _room(self, job: Job, found: _Sized, liked: bool) -> tuple[bool, bool, int, bool]:
+        """Whether enough nodes are large enough for a job, and how many they are."""
+        units = found.units
+        memory_mb = max(job.memory_mb_of(units), 0)
+        asked = self.own(job.cpus_of(units), job.gpus_of(units), memory_mb)
+        nodes = int((self.capacity[found.nodes] >= asked).all(axis=1).sum())
+        return nodes >= units, liked, nodes, not found.capped
 
     def _allowed(
         self, job: Job, parts: list[Partition]
@@ -316,7 +326,8 @@ class _Taking(Nodes):
         """
         said = (
             *(part.name for part in parts), job.partition, job.limit_s, job.features, job.required,
-            job.excluded, job.exclusive, job.nodes,
+            job.excluded, job.exclusive, job.nodes, job.account, job.qos, job.memory_mb,
+            job.cpu_memory_mb,
         )  # fmt: skip
         if said not in self.allowed:
             nodes, exclusive = self._allowed_anew(job, parts)
@@ -332,11 +343,12 @@ class _Taking(Nodes):
     def _allowed_anew(self, job: Job, parts: list[Partition]) -> tuple[BoolArray | str, bool]:
         nodes, exclusive = np.zeros(len(self.nodes), dtype=np.bool_), job.exclusive
         for part in parts:
-            if part.allows(job):
+            if not part.refuses(job):
                 nodes |= self._named(part.nodes)
                 exclusive |= part.exclusive
         if not nodes.any():
-            return f"exceeds the time limit of the partition {job.partition}", exclusive
+            why = next(filter(None, (part.refuses(job) for part in parts)), "finds no node in")
+            return f"{why} the partition {job.partition}", exclusive
         if job.features:
             any_of = "|" in job.features
             features = {part.strip() for part in re.split(r"[&|,]", job.features)}
@@ -620,12 +632,6 @@ class _Taking(Nodes):
             held = tuple(system.capacity[k].tolist())
             made += [Reservation(start_s, end_s - start_s, (k,), held) for start_s, end_s in joined]
         return tuple(made)
-
-
-def _room(found: _Sized) -> tuple[bool, int, bool]:
-    """Whether nodes are enough for a job that takes so many of them, and how many they are."""
-    nodes = int(found.nodes.sum())
-    return nodes >= found.units, nodes, not found.capped
 
 
 def _columns(pairs: Sequence[tuple[int, int]]) -> IntArray:

@@ -434,6 +434,82 @@ def test_a_job_of_several_partitions_gets_its_nodes_in_one_of_them(
     assert done.left["6"].startswith("too few nodes are in its partition")
 
 
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ({"allowed_accounts": "alpha"}, "is of the account Beta, which may not use"),
+        ({"denied_accounts": "beta"}, "is of the account Beta, which may not use"),
+        ({"allowed_qos": "high,low"}, "has the QoS normal, which may not use"),
+        ({"maximum_nodes_per_job": 1}, "asks for too few or too many nodes for"),
+        ({"min nodes per job": 3}, "asks for too few or too many nodes for"),
+        ({"maximum_memory_per_node": 99}, "asks for more memory on a node than jobs may have in"),
+        ({"allowed_accounts": "beta", "denied_accounts": "beta", "denied_qos": "high"}, ""),
+    ],
+)
+def test_a_job_goes_to_no_partition_that_does_not_admit_it(
+    slurm: Recorded, tmp_path: Path, limit: dict[str, object], why: str
+) -> None:
+    several_partitions(slurm)
+    slurm.data["partitions"][1].update(limit)  # the one with more nodes
+    row = slurm.row(5)
+    row.update(
+        partition="right,left", features="", tres_per_node="", memory_per_node=100, account="Beta",
+        qos="normal", tres_req_str="cpu=2,mem=200M,node=2", tasks_per_node=0, tasks=2,
+    )  # fmt: skip
+    chosen = set(driver(slurm, tmp_path).cycle().released["5"])
+    assert (chosen == {"n05", "n07"}) == bool(why)
+    row.update(partition="right", required_nodes="", priority=0, state_reason="JobHeldUser")
+    left = driver(slurm, tmp_path / "alone").cycle().left
+    assert left.get("5", "") == (why and f"{why} the partition right")
+
+
+def test_a_job_goes_to_the_partition_whose_nodes_are_large_enough(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    several_partitions(slurm)
+    for node in slurm.data["nodes"][5:9]:
+        node.update(cpus=8, effective_cpus=8, alloc_cpus=0)
+    slurm.row(5).update(
+        partition="right,left", features="", tres_per_node="", memory_per_node=100,
+        tres_req_str="cpu=32,mem=200M,node=2", tasks_per_node=0, tasks=32, max_nodes=2,
+    )  # fmt: skip
+    slurm.data["nodes"][6].update(cpus=16, effective_cpus=16)
+    assert driver(slurm, tmp_path).cycle().released["5"] == ["n05", "n07"]
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_job_that_does_not_start_in_a_partition_goes_to_another_one(
+    slurm: Recorded, tmp_path: Path, nodes: int
+) -> None:
+    """What Slurm does not tell may keep a job out of one, such as the groups that may use it."""
+    several_partitions(slurm)
+    slurm.data["jobs"] = [slurm.row(5)]
+    slurm.row(5).update(
+        partition="right,left", features="", tres_per_node="", memory_per_node=100,
+        tres_req_str=f"cpu={nodes},mem=200M,node={nodes}", tasks_per_node=0, tasks=nodes,
+    )  # fmt: skip
+    right = {"n06", "n08", "n09"}
+    for node in slurm.data["nodes"]:
+        if nodes == 1 and node["name"] in ("n05", "n07"):
+            node["alloc_cpus"] = 16  # else it might go there at first
+    made = driver(slurm, tmp_path)
+    assert set(made.cycle().released["5"]) <= right
+    slurm.row(5)["state_reason"] = "PartitionConfig"
+    for node in slurm.data["nodes"][4:9]:
+        node["alloc_cpus"] = 0
+    assert made.cycle().retracted == []  # it may be said of the other partition
+    slurm.data["now_s"] += 40
+    assert made.cycle().retracted == ["5"]
+    tried = []
+    for _ in range(3):
+        slurm.data["now_s"] += 300
+        tried.append(set(made.cycle().released["5"]))
+        slurm.data["now_s"] += 40
+        made.cycle()
+    assert not tried[0] <= right
+    assert sum(each <= right for each in tried) == 1  # when it has not started in any
+
+
 @pytest.mark.parametrize("state", ["DOWN", "INACTIVE"])
 def test_a_job_waits_for_a_partition_that_is_down_where_no_other_one_does(
     slurm: Recorded, tmp_path: Path, state: str
@@ -1844,6 +1920,12 @@ def test_an_array_is_changed_though_slurm_complains(tmp_path: Path) -> None:
     with served(tmp_path / "s", lambda what: http(body)) as heard:
         Client(tmp_path / "s").update("7_[1-4]", {"hold": False})
     assert heard[0].startswith(b"POST /slurm/v0.0.38/job/7_%5B1-4%5D ")
+
+
+def test_a_change_is_made_though_a_partition_does_not_admit_the_job(tmp_path: Path) -> None:
+    problem = {"error_number": 2015, "error": "Requested partition configuration not available now"}
+    with served(tmp_path / "s", lambda what: http(json.dumps({"errors": [problem]}).encode(), 500)):
+        Client(tmp_path / "s").update("9", {"hold": False})
 
 
 def test_slurm_watch_shows_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

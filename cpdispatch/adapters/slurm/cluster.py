@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import grp
+import os
+import pwd
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -297,6 +301,7 @@ class Partition:
     memory_most_mb: int
     accounts: Admitted
     qos: Admitted
+    groups: frozenset[str]
 
     def refuses(self, job: Job) -> str:
         """Why Slurm starts a job in no such partition; empty if it may."""
@@ -304,6 +309,8 @@ class Partition:
             return "exceeds the time limit of"
         if not self.accounts.has(job.account):
             return f"is of the account {job.account}, which may not use"
+        if self.groups and self.groups.isdisjoint(_groups_of(job.user) or self.groups):
+            return f"is of the user {job.user}, whose groups may not use"
         if not self.qos.has(job.qos):
             return f"has the QoS {job.qos}, which may not use"
         if job.nodes < self.nodes_least or job.nodes > self.nodes_most > 0:
@@ -671,7 +678,19 @@ def _partition_of(row: dict[str, Any]) -> Partition:
         _most(row, "maximum_memory_per_node"),
         Admitted(_names(row, "allowed_accounts"), _names(row, "denied_accounts")),
         Admitted(_names(row, "allowed_qos"), _names(row, "denied_qos")),
+        frozenset(text_of(row.get("allowed_groups")).split(",")) - {"", "ALL"},
     )
+
+
+@cache
+def _groups_of(user: str) -> frozenset[str]:
+    """The groups of a user on this host; none where it does not know them, or all are admitted."""
+    try:
+        found = pwd.getpwnam(user)
+        numbers = os.getgrouplist(user, found.pw_gid) if found.pw_uid else ()
+        return frozenset(grp.getgrgid(number).gr_name for number in numbers)
+    except (KeyError, OSError):
+        return frozenset()
 
 
 def _names(row: dict[str, Any], name: str) -> frozenset[str]:

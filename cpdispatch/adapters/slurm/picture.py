@@ -327,7 +327,7 @@ class _Taking(Nodes):
         said = (
             *(part.name for part in parts), job.partition, job.limit_s, job.features, job.required,
             job.excluded, job.exclusive, job.nodes, job.account, job.qos, job.memory_mb,
-            job.cpu_memory_mb,
+            job.cpu_memory_mb, any(part.groups for part in parts) and job.user,
         )  # fmt: skip
         if said not in self.allowed:
             nodes, exclusive = self._allowed_anew(job, parts)

@@ -438,6 +438,7 @@ def test_a_job_of_several_partitions_gets_its_nodes_in_one_of_them(
     ("limit", "why"),
     [
         ({"allowed_accounts": "alpha"}, "is of the account Beta, which may not use"),
+        ({"allowed_groups": "root,none"}, "is of the user nobody, whose groups may not use"),
         ({"denied_accounts": "beta"}, "is of the account Beta, which may not use"),
         ({"allowed_qos": "high,low"}, "has the QoS normal, which may not use"),
         ({"maximum_nodes_per_job": 1}, "asks for too few or too many nodes for"),

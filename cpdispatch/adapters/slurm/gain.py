@@ -270,7 +270,7 @@ class Gain:
             ):
                 continue
             if entry is None and job.pending and not _let_go(job, now_s):
-                kept_back[job.key] = self._depends_on(job)
+                kept_back[job.key] = self._depends_on(cluster, job)
                 continue
             if entry is None:
                 entry = self._jobs[job.key] = self._entry(cluster, job, first)
@@ -298,9 +298,14 @@ class Gain:
             self._back_s.add(now_s)
         self._usable, self._blocked = usable, blocked
 
-    def _depends_on(self, job: Job) -> str:
-        """What a job depends on; Slurm forgets each dependency that is met."""
-        parts = f"{self._kept_back.get(job.key, '')},{job.dependency}".split(",")
+    def _depends_on(self, cluster: Cluster, job: Job) -> str:
+        """What a job depends on; Slurm forgets each dependency that is met.
+
+        One that Slurm shows no more, of a job that has not ended, was taken away.
+        """
+        before = self._kept_back.get(job.key, "").split(",")
+        parts = [part for part in before if not _waits_for(cluster, part)]
+        parts += job.dependency.split(",")
         return ",".join({part.partition("(")[0]: part for part in parts if part}.values())
 
     def _entry(self, cluster: Cluster, job: Job, first: bool) -> Entry:
@@ -308,7 +313,7 @@ class Gain:
         since_s = max(job.submit_s, min(job.eligible_s, cluster.now_s))
         if job.key in self._kept_back:
             since_s = max(since_s, self._looked_s)
-        dependency = self._depends_on(job)
+        dependency = self._depends_on(cluster, job)
         # Slurm has let it go: what it waited for has ended there, and must end in the shadow.
         understood = all(AFTER.fullmatch(part) for part in dependency.split(","))
         after = re.sub(r"after(ok|notok)", "afterany", dependency) if understood else ""
@@ -406,6 +411,18 @@ class Gain:
                     continue
                 busy[array] = busy.get(array, 0) + 1
             yield entry
+
+
+def _waits_for(cluster: Cluster, dependency: str) -> bool:
+    """Whether the job that a dependency names waits or runs."""
+    found = AFTER.fullmatch(dependency)
+    if found is None:
+        return False
+    number, task = int(found[2]), found[3] or ""
+    return any(
+        number in (job.own, job.array) and task in ("", "_*", job.key[len(found[2]) :])
+        for job in cluster.jobs if job.pending or job.running
+    )  # fmt: skip
 
 
 def _let_go(job: Job, now_s: int) -> bool:

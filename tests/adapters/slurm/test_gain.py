@@ -247,22 +247,43 @@ def test_a_dependency_that_slurm_has_met_and_forgotten_holds_in_the_shadow(
     site = Site.of(6, 3)
     for row in site.coming:
         row.update(submit_time=site.now_s(), seconds=9)
-    waits = site.coming[2]
+    first, second, waits = site.coming
     waits.update(state_reason="Dependency", eligible_time=0,
                  dependency="afterok:1000(unfulfilled),afterany:1001(unfulfilled)")  # fmt: skip
     made = gain(tmp_path)
     made.see(read(site))
     site.step()
     made.see(read(site))
-    waits["dependency"] = "afterany:1001(unfulfilled)"  # 1000 has ended
+    first.update(job_state="COMPLETED", end_time=site.now_s())
+    waits["dependency"] = "afterany:1001(unfulfilled)"
     made.see(read(site))
     if restarts:
         made.save()
         made = gain(tmp_path)
+    second.update(job_state="COMPLETED", end_time=site.now_s())
     waits.update(dependency="", state_reason="None", eligible_time=site.now_s())
     made.see(read(site))
     told = "afterany:1000(unfulfilled),afterany:1001(unfulfilled)"
     assert made._jobs["1002"].job.dependency == told
+
+
+def test_a_dependency_that_is_taken_away_holds_no_more_in_the_shadow(tmp_path: Path) -> None:
+    site = Site.of(6, 3)
+    for row in site.coming:
+        row.update(submit_time=site.now_s(), seconds=90)
+    waits = site.coming[2]
+    waits.update(state_reason="Dependency", eligible_time=0,
+                 dependency="afterok:1000(unfulfilled),afterany:1001_*(unfulfilled)")  # fmt: skip
+    made = gain(tmp_path)
+    made.see(read(site))
+    site.step()
+    made.see(read(site))
+    waits.update(dependency="afterany:1001_*(unfulfilled)")
+    made.see(read(site))
+    assert made._kept_back["1002"] == waits["dependency"]
+    waits.update(dependency="", state_reason="None", eligible_time=site.now_s())
+    made.see(read(site))
+    assert made._jobs["1002"].job.dependency == ""  # 1000 and 1001 run
 
 
 def test_a_job_that_would_be_left_to_slurm_is_in_the_shadow_as_it_is_there(tmp_path: Path) -> None:

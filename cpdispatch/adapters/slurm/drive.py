@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +38,9 @@ from cpdispatch.decision import Decision, Reason
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.workloads.slurm.values import nodes_in
 
+FULL_S = 60
+"""For how long jobs are not tried after a limit has kept back one of the same user, account, QoS.
+"""
 BACK_OFF_S, BACK_OFF_MOST_S = 10, 600
 """How long a job that did not start waits before it is released again: doubled each time."""
 AT_ONCE = 8
@@ -60,7 +63,11 @@ _MAY_START = frozenset(
 )
 """Why Slurm has not started a job that it may start soon; any other reason is a limit, or worse."""
 _LIMITS = "QOS", "Assoc"
-"""How reasons begin that are limits of users, accounts or QoS: these have room when jobs end."""
+"""How reasons begin that are limits of users, accounts or QoS."""
+_ALONE = "PerJob", "PerNode", "Min"
+"""What is in the reasons of limits that no end of another job makes room for."""
+_NO_LIMIT = "QOSNotAllowed"
+"""A reason that a partition gives."""
 _IMPOSSIBLE = "BadConstraints"
 """The reason with which Slurm holds a job that fits none of its nodes."""
 _REQUEUED_HELD = "job requeued in held state"
@@ -162,6 +169,11 @@ def _who(job: Job) -> tuple[str, str, str]:
     return job.user, job.account, job.qos
 
 
+def _is_limit(reason: str) -> bool:
+    """Whether a reason is a limit of a user, account or QoS."""
+    return reason.startswith(_LIMITS) and reason != _NO_LIMIT
+
+
 def _alike(job: Job, who: tuple[str, str, str]) -> list[bool]:
     """Whether a job is of the same user, account and QoS."""
     return [bool(mine) and mine == other for mine, other in zip(_who(job), who, strict=True)]
@@ -215,6 +227,8 @@ class Driver:
         self._denied: RefusedError | None = None
         self._ran: dict[str, tuple[str, str, str]] = {}
         """The user, account and QoS of each job that ran in the last cycle."""
+        self._full_until_s: dict[tuple[str, str, str], int] = {}
+        """Until when jobs of a user, account and QoS are not tried, see `_is_beyond`."""
         self._entered: set[str] = set()
         self._promised: set[str] = set()
 
@@ -244,11 +258,17 @@ class Driver:
             cluster,
             jobs=tuple(self._as_submitted(job, job.key in lengths_s) for job in cluster.jobs),
         )
-        cluster, beyond = self._one_at_a_time(cluster)
         if self._durations is not None:
             self._durations.see(cluster)
+        may = self._wanted(cluster.now_s)
+        wanted = {job.key for job in cluster.jobs if may(job)}
+        beyond = {
+            job.key for job in cluster.jobs
+            if job.key in wanted and self._is_beyond(job, cluster.now_s)
+        }  # fmt: skip
+        wanted -= beyond
         picture = take(
-            cluster, self._wanted(cluster.now_s, beyond), claims, memory=self._rules.memory,
+            cluster, lambda job: job.key in wanted, claims, memory=self._rules.memory,
             durations=None if self._durations is None else self._lasts_s,
             tests=Tests(self._may_be_tested, lengths_s),
         )  # fmt: skip
@@ -258,7 +278,7 @@ class Driver:
         starts, tests = picture.starts(decision), picture.tests(decision)
         self._tell(picture, decision, (time.perf_counter() - begin) * 1e3, done)
         left = [*picture.left, *self._hopeless(picture, decision), *self._outside(cluster)]
-        done.waiting = len(picture.jobs) - len(starts)
+        done.waiting = len(picture.jobs) - len(starts) + len(beyond)
         if self._rules.dry:
             done.released = {job.key: list(nodes) for job, nodes in starts}
             done.tests = tests
@@ -370,8 +390,8 @@ class Driver:
         for told in (self._entered, self._promised):
             told.intersection_update([*keys, *self._journal.jobs])
 
-    def _wanted(self, now_s: int, beyond: Set[str]) -> Callable[[Job], bool]:
-        """Which waiting jobs are in the queue now; none of those ``beyond`` limits."""
+    def _wanted(self, now_s: int) -> Callable[[Job], bool]:
+        """Which waiting jobs are in the queue now."""
 
         def wanted(job: Job) -> bool:
             entry = self._journal.jobs.get(job.key)
@@ -379,7 +399,7 @@ class Driver:
                 return entry is None and waits(job, self._rules)
             known = entry is not None and self._rules.hold_by == "submitters"
             handed = self._rules.covers(job) and self._rules.ours(job)
-            return (known or handed) and self._waits(job, now_s) and job.key not in beyond
+            return (known or handed) and self._waits(job, now_s)
 
         return wanted
 
@@ -613,7 +633,7 @@ class Driver:
                 requeued = entry.state != "released"
                 late = cluster.now_s - entry.decided_s > self._rules.patience_s
                 # Of several partitions the reason is that of any.
-                apart = "," in job.partition and not job.reason.startswith(_LIMITS)
+                apart = "," in job.partition and not _is_limit(job.reason)
                 late |= job.reason not in _MAY_START and not apart
                 if (requeued or late) and not self._rules.dry:
                     retracted.append((job, entry))
@@ -659,28 +679,19 @@ class Driver:
             if any(map(any, alike)):
                 job = limited.pop(alike.index(max(alike)))
                 self._journal.jobs[job.key].not_before_s = cluster.now_s
+            else:
+                self._full_until_s.pop(who, None)
 
-    def _one_at_a_time(self, cluster: Cluster) -> tuple[Cluster, set[str]]:
-        """The cluster, and the keys of jobs that are beyond limits for now.
+    def _is_beyond(self, job: Job, now_s: int) -> bool:
+        """Whether a job is not tried for a while, as a limit has just kept back others like it.
 
-        While a limit keeps back jobs of a user, account and QoS, one other of these is tried at a
-        time, of an array its first task: all of them would keep nodes from everybody else.
+        Else all jobs of its user would keep nodes from everybody, cycle after cycle. One that a
+        limit has kept back itself has its own time.
         """
-        now_s = cluster.now_s
-        full = {_who(job) for job in cluster.jobs if self._is_limited(job, now_s)}
-        waiting = [job for job in cluster.jobs if _who(job) in full and self._waits(job, now_s)]
-        waiting.sort(key=lambda job: (job.submit_s, job.number))
-        first: dict[tuple[str, str, str], str] = {}
-        for job in waiting:
-            first.setdefault(_who(job), job.key)
-        tried = set(first.values())
-        jobs = [
-            replace(job, tasks=next(tasks_apart(job, 1)).key.partition("_")[2])
-            if job.tasks and job.key in tried else job
-            for job in cluster.jobs
-        ] if full else cluster.jobs  # fmt: skip
-        beyond = {job.key for job in waiting if job.key not in tried}
-        return replace(cluster, jobs=tuple(jobs)), beyond
+        entry = self._journal.jobs.get(job.key)
+        if entry is not None and entry.limited:
+            return False
+        return now_s < self._full_until_s.get(_who(job), 0) <= now_s + FULL_S
 
     def _is_limited(self, job: Job, now_s: int) -> bool:
         """Whether a limit kept a job from starting, and it waits a while for that."""
@@ -825,9 +836,12 @@ class Driver:
                 continue
             self._may_change = True
             done.retracted.append(job.key)
+            limited = _is_limit(job.reason) and not any(each in job.reason for each in _ALONE)
             for key in (job.key, *tasks):
                 self._put_back(self._journal.jobs[key], done.now_s)
-                self._journal.jobs[key].limited = job.reason.startswith(_LIMITS)
+                self._journal.jobs[key].limited = limited
+            if limited:
+                self._full_until_s[_who(job)] = done.now_s + FULL_S
 
     def _about_to_hold(self, jobs: Sequence[tuple[Job, Entry]]) -> list[list[str]]:
         """Write down that jobs are held by the driver, before any is; the tasks of each array.

@@ -956,9 +956,45 @@ def test_jobs_of_a_user_beyond_a_limit_keep_no_nodes_from_others(
     slurm.data["jobs"].append(jobs[-1])
     done = made.cycle()
     assert len(done.retracted) == 4
-    assert set(done.released) == {"400", "7_0"}  # the one that was submitted first
-    slurm.row("7_0")["state_reason"] = "QOSMaxJobsPerUserLimit"
-    assert set(made.cycle().released) == {"7_1"}
+    assert set(done.released) == {"400"}
+    assert done.waiting == 9  # an array is one
+    assert not made.cycle().released
+    slurm.data["now_s"] += 61
+    assert len(made.cycle().released) == 4
+
+
+@pytest.mark.parametrize(
+    ("reason", "starts", "ends", "released"),
+    [
+        ("QOSMaxJobsPerUserLimit", 3, 3, 3),
+        ("QOSMaxJobsPerUserLimit", 4, 0, 0),
+        ("QOSMaxCpuPerJobLimit", 4, 0, 2),  # no end of a job makes room for it
+    ],
+)
+def test_as_many_jobs_are_tried_as_have_ended_beside_a_limit(
+    slurm: Recorded, tmp_path: Path, reason: str, starts: int, ends: int, released: int
+) -> None:
+    slurm.data["nodes"] = slurm.data["nodes"][4:10]
+    slurm.data["reservations"] = []
+    row = slurm.row(5) | {
+        "tres_req_str": "cpu=16,mem=9M,node=1", "tasks_per_node": 0, "memory_per_node": 9,
+        "features": "", "tres_per_node": "", "account": "", "qos": "", "user_name": "ann",
+    }  # fmt: skip
+    slurm.data["jobs"] = [row | {"job_id": number} for number in range(300, 312)]
+    held = row | {"job_id": 100, "admin_comment": ""}  # by ann
+    slurm.data["jobs"].append(held)
+    made = driver(slurm, tmp_path)
+    assert len(made.cycle().released) == 6
+    for number in range(300, 306):
+        slurm.row(number)["state_reason"] = reason
+    for number in range(300, 300 + starts):
+        slurm._try(slurm.row(number))
+    done = made.cycle()
+    assert len(done.retracted) == 6 - starts
+    for number in range(300, 300 + ends):
+        slurm.row(number)["job_state"] = "COMPLETED"
+        slurm._hold(slurm.row(number), -1)
+    assert len(done.released | made.cycle().released) == released
 
 
 REQUEUED = "job requeued in held state"

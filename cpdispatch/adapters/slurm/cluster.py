@@ -352,16 +352,16 @@ class Cluster:
     def in_whole_cores(self) -> Cluster:
         """The same where Slurm hands out whole cores: waiting jobs ask for all threads of a core.
 
-        So they do where all nodes of their partitions have several threads a core.
+        Where nodes of their partitions differ in that, those with the most threads count.
         """
         threads = {node.name: node.threads for node in self.nodes}
-        least = {
-            name: min((threads[node] for node in part.nodes if node in threads), default=1)
+        most = {
+            name: max((threads[node] for node in part.nodes if node in threads), default=1)
             for name, part in self.partitions.items()
         }
 
         def whole(job: Job) -> Job:
-            each = min((least[part.name] for part in self.partitions_of(job)), default=1)
+            each = max((most[part.name] for part in self.partitions_of(job)), default=1)
             if each == 1 or not job.pending:
                 return job
             return replace(job, core_cpus=each)

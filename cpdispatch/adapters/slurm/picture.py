@@ -297,7 +297,12 @@ class _Taking(Nodes):
         if limited and len(parts) == 1:
             most = most | {"core": min(most["core"], limited[0].cpus_most)}
         asked = {"core": job.cpus, **job.all_gpus}
-        most = most | {"core": most["core"] // job.task_cpus * job.task_cpus}
+        cpus = most["core"]
+        if self.memory and job.cpu_memory_mb:
+            cpus = min(cpus, most["mem"] // job.cpu_memory_mb)
+        for together in (job.core_cpus, job.task_cpus):
+            cpus -= cpus % together
+        most = most | {"core": cpus}
         units = max(job.nodes, *(-(-many // max(most[kind], 1)) for kind, many in asked.items()))
         bounds = [job.nodes_most, *(part.nodes_most for part in parts if len(parts) == 1)]
         if any(0 < bound < units for bound in bounds):

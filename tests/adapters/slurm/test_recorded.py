@@ -275,6 +275,29 @@ def test_so_many_tasks_on_a_node_say_how_many_nodes(slurm: Recorded) -> None:
         assert job_of(row | {"tasks_per_node": each}).nodes == nodes
 
 
+@pytest.mark.parametrize(
+    ("cpus", "cpu_memory_mb", "limit", "units", "core"),
+    [
+        (18, 1000, -1, 2, 10),
+        (6, 1000, 5, 2, 4),  # MaxCPUsPerNode=5: two cores
+        (12, 9000, -1, 2, 6),  # 64,000 MB are enough for 7 CPUs
+    ],
+)
+def test_a_job_that_is_spread_has_whole_cores_and_their_memory_on_each_node(
+    slurm: Recorded, cpus: int, cpu_memory_mb: int, limit: int, units: int, core: int
+) -> None:
+    for node in slurm.data["nodes"][4:]:  # others have one thread a core
+        node.update(threads=2)
+    slurm.data["partitions"][0]["maximum_cpus_per_node"] = limit
+    slurm.row(5).update(
+        tres_req_str=f"cpu={cpus},mem=1M,node=1", tasks=cpus, tasks_per_node=0, max_nodes=0,
+        memory_per_cpu=cpu_memory_mb, memory_per_node=None,
+    )  # fmt: skip
+    queue = take(read(slurm, True), lambda job: job.key == "5").instance.queue
+    assert queue.units.tolist() == [units]
+    assert queue.request[0, [0, 2]].tolist() == [core, cpu_memory_mb * core]
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_where_slurm_hands_out_whole_cores_a_job_takes_all_threads_of_a_core(
     slurm: Recorded, tmp_path: Path, whole: bool

@@ -286,8 +286,8 @@ class _Taking(Nodes):
         """The nodes that a job may use, and how many it takes; or why none.
 
         Slurm starts a job in one of its partitions: one that takes several nodes, or of whose
-        partitions one has a limit of CPUs on a node, or did not start it, gets its nodes where
-        there are the most.
+        partitions one has a limit of CPUs on a node, or did not start it, gets its nodes where it
+        takes the fewest, and where there are the most.
         """
         nodes, exclusive, most = self._allowed(job, parts)
         if isinstance(nodes, str):
@@ -313,13 +313,13 @@ class _Taking(Nodes):
         fit = [(found, liked) for found, liked in apart if not isinstance(found, str)]
         return max(fit, key=lambda each: self._room(job, *each), default=(_TOO_FEW,))[0]
 
-    def _room(self, job: Job, found: _Sized, liked: bool) -> tuple[bool, bool, int, bool]:
-        """Whether enough nodes are large enough for a job, and how many they are."""
+    def _room(self, job: Job, found: _Sized, liked: bool) -> tuple[bool, bool, int, int, bool]:
+        """Whether enough nodes are large enough for a job, and how few of how many it takes."""
         units = found.units
         memory_mb = max(job.memory_mb_of(units), 0)
         asked = self.own(job.cpus_of(units), job.gpus_of(units), memory_mb)
         nodes = int((self.capacity[found.nodes] >= asked).all(axis=1).sum())
-        return nodes >= units, liked, nodes, not found.capped
+        return nodes >= units, liked, -units, nodes, not found.capped
 
     def _allowed(
         self, job: Job, parts: list[Partition]

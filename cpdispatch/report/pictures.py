@@ -448,7 +448,7 @@ def _panels(system: Any) -> list[tuple[str, int, int | None, int]]:
             found.append((resource, kind, None, total))
         for number, group in having if len(having) > 1 else []:
             capacity = group.nodes * group.capacity[kind]
-            found.append((f"{resource}, {group.name}", kind, number, capacity))
+            found.append((f"{resource}, group {group.name}", kind, number, capacity))
     return found
 
 

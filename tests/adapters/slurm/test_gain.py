@@ -44,6 +44,7 @@ class Site(Recorded):
                 "admin_comment": "", "priority": 1, "state_reason": "Priority", "start_time": 0,
                 "end_time": 0, "seconds": rng.randint(1, 30), "time_limit": rng.randint(1, 3),
                 "tres_req_str": f"cpu={nodes * each},node={nodes}", "tasks_per_node": 0,
+                "tasks": nodes * each, "minimum_cpus_per_node": 1, "max_nodes": nodes,
             })  # fmt: skip
         site.data["jobs"] = []
         return site

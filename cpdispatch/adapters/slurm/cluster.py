@@ -266,6 +266,18 @@ class Node:
     usable: bool
     completing: bool
 
+    def has_room(self, job: Job, nodes: int) -> bool:
+        """Whether a job that is spread over so many nodes may start on it now."""
+        memory_mb = job.memory_mb_of(nodes)
+        memory_mb = self.memory_mb if memory_mb == WHOLE else memory_mb
+        asked = {"core": job.cpus_of(nodes), "mem": memory_mb, **job.gpus_of(nodes)}
+        has = {"core": self.cpus, "mem": self.memory_mb, **self.gpus}
+        used = {"core": self.used_cpus, "mem": self.used_memory_mb, **self.used_gpus}
+        return (
+            self.usable and not self.completing and not (job.exclusive and self.used_cpus)
+            and all(has.get(kind, 0) - used.get(kind, 0) >= many for kind, many in asked.items())
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Admitted:

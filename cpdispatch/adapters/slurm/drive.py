@@ -43,6 +43,8 @@ FULL_S = 60
 """
 BACK_OFF_S, BACK_OFF_MOST_S = 10, 600
 """How long a job that did not start waits before it is released again: doubled each time."""
+VAIN_MOST = 3
+"""How often a job may not start for no reason that is seen, before it is left to Slurm."""
 AT_ONCE = 8
 """How many jobs are changed at once: slurmrestd answers 20 clients at a time, and one waits for
 its answer for most of the time."""
@@ -277,7 +279,7 @@ class Driver:
         decision = decided(self._dispatcher, picture.instance)
         starts, tests = picture.starts(decision), picture.tests(decision)
         self._tell(picture, decision, (time.perf_counter() - begin) * 1e3, done)
-        left = [*picture.left, *self._hopeless(picture, decision), *self._outside(cluster)]
+        left = [*picture.left, *self._hopeless(picture, decision), *self._not_driven(cluster)]
         done.waiting = len(picture.jobs) - len(starts) + len(beyond)
         if self._rules.dry:
             done.released = {job.key: list(nodes) for job, nodes in starts}
@@ -399,7 +401,7 @@ class Driver:
                 return entry is None and waits(job, self._rules)
             known = entry is not None and self._rules.hold_by == "submitters"
             handed = self._rules.covers(job) and self._rules.ours(job)
-            return (known or handed) and self._waits(job, now_s)
+            return (known or handed) and self._waits(job, now_s) and not self._in_vain(job)
 
         return wanted
 
@@ -410,15 +412,24 @@ class Driver:
             entry is None or (entry.state == "queued" and entry.not_before_s <= now_s)
         )
 
-    def _outside(self, cluster: Cluster) -> list[tuple[Job, str]]:
-        """Jobs that were held for the driver and are not in the partition that is driven now."""
-        return [
-            (job, f"is in the partition {job.partition}, which is not driven")
-            for job in cluster.jobs
-            if self._is_ours(job)
-            and not self._rules.covers(job)
-            and self._waits(job, cluster.now_s)
-        ]
+    def _not_driven(self, cluster: Cluster) -> list[tuple[Job, str]]:
+        """Jobs that wait for the driver and are not driven any more, and why."""
+        found = []
+        for job in cluster.jobs:
+            if not self._waits(job, cluster.now_s):
+                continue
+            if self._is_ours(job) and not self._rules.covers(job):
+                found.append((job, f"is in the partition {job.partition}, which is not driven"))
+            elif self._in_vain(job):
+                found.append(
+                    (job, f"Slurm did not start it on nodes that it was given {VAIN_MOST} times")
+                )
+        return found
+
+    def _in_vain(self, job: Job) -> bool:
+        """Whether Slurm starts a job on none of the nodes that it is given, as far as is seen."""
+        entry = self._journal.jobs.get(job.key)
+        return entry is not None and entry.vain >= VAIN_MOST
 
     def _others_wait(self, cluster: Cluster) -> bool:
         """Whether jobs wait that Slurm's scheduler starts, its own and those that are left to it.
@@ -447,7 +458,7 @@ class Driver:
         return Entry(
             state, nodes, before.required, now_s, before.tries, outlived_s=before.outlived_s,
             submit_s=before.submit_s, shown_s=before.shown_s, admin=before.admin,
-            avoid=before.avoid,
+            avoid=before.avoid, vain=before.vain,
         )  # fmt: skip
 
     # --------------------------------------------------------------------------- test runs
@@ -552,8 +563,10 @@ class Driver:
         done.refused[job.key] = str(error)
         if error.number in _GONE:
             del self._journal.jobs[job.key]
-        else:
-            self._put_back(self._journal.jobs[job.key], done.now_s)
+            return
+        entry = self._journal.jobs[job.key]
+        entry.vain += error.number not in _DENIED
+        self._put_back(entry, done.now_s)
 
     def _check_rights(self) -> None:
         """Raise where Slurm has let the driver change no job, and told it that it may not."""
@@ -620,6 +633,7 @@ class Driver:
             elif job.held and job.reason == _IMPOSSIBLE and entry.state in ("released", "left"):
                 # Slurm finds no nodes for it, and will say so again.
                 if entry.state == "released":
+                    self._count(cluster, job, entry)
                     retracted.append((job, entry))
                     self._avoid(cluster, job, entry)
             elif job.held:
@@ -636,6 +650,7 @@ class Driver:
                 apart = "," in job.partition and not _is_limit(job.reason)
                 late |= job.reason not in _MAY_START and not apart
                 if (requeued or late) and not self._rules.dry:
+                    self._count(cluster, job, entry)
                     retracted.append((job, entry))
                     self._avoid(cluster, job, entry)
                 elif entry.state == "released":
@@ -654,6 +669,16 @@ class Driver:
         tried = {part.name for part in parts if part.nodes.issuperset(entry.nodes)}
         avoid = {part.name for part in parts} & (tried | set(entry.avoid))
         entry.avoid = sorted(avoid) if len(avoid) < len(parts) else []
+
+    @staticmethod
+    def _count(cluster: Cluster, job: Job, entry: Entry) -> None:
+        """Count a release after which a job did not start, unless it is seen why.
+
+        A limit kept it back, or one of its nodes failed, or was taken by another job meanwhile.
+        """
+        if entry.state == "released" and not _is_limit(job.reason):
+            given = [node for node in cluster.nodes if node.name in entry.nodes]
+            entry.vain += all(node.has_room(job, len(entry.nodes)) for node in given)
 
     def _look_at_test(self, job: Job, entry: Entry, done: Cycle) -> None:
         """Note that a job has outlived its test; one that nobody looked after runs on."""
@@ -773,7 +798,7 @@ class Driver:
 
     def _keep(self, job: Job, entry: Entry, done: Cycle) -> None:
         """Leave a job to whoever holds it; it loses the nodes that were chosen for it."""
-        entry.state, entry.test_s, entry.admin = "kept", 0, False
+        entry.state, entry.test_s, entry.admin, entry.vain = "kept", 0, False, 0
         done.kept[job.key] = job.remark or job.reason
         if not self._rules.dry:
             self._journal.save()  # its nodes may be all that tells whose hold it is
@@ -807,7 +832,7 @@ class Driver:
         return self._rules.hold_by == "plugin" and self._rules.ours(job)
 
     def _started(self, job: Job, entry: Entry, done: Cycle) -> None:
-        entry.state = "started"
+        entry.state, entry.vain = "started", 0
         nodes = sorted(share.node for share in job.shares)
         if not nodes:  # it was cancelled
             return

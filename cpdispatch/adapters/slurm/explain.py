@@ -9,6 +9,7 @@ import numpy as np
 
 from cpdispatch.adapters.decided import decided
 from cpdispatch.adapters.slurm.cluster import HELD_BY_ADMIN, WHOLE, Cluster, Job, Source, read
+from cpdispatch.adapters.slurm.drive import LAST, VAIN_MOST
 from cpdispatch.adapters.slurm.picture import Picture, take, tasks_busy
 from cpdispatch.adapters.slurm.rules import Rules, waits
 from cpdispatch.adapters.slurm.watch import Seen, seen_of
@@ -114,6 +115,11 @@ def _in_queue(
     yield f"Job {job.key} of {job.user} has waited {seen.waited_s:,} s in {job.partition}."
     if job.marked and job.reason == HELD_BY_ADMIN:
         yield "The driver has held it again, as it did not start, and releases it later."
+    if job.marked and job.priority == LAST:
+        yield (
+            "The driver has left it to Slurm: it could not be driven, or Slurm did not start it "
+            f"on nodes that it was given {VAIN_MOST} times. Slurm's own reason is {job.reason}."
+        )
     each = "" if seen.units == 1 else "each "
     memory_mb = job.memory_mb_of(seen.units)
     memory = "all memory" if memory_mb == WHOLE else f"{memory_mb:,} MB"

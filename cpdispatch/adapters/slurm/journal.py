@@ -35,6 +35,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     """When it may be released again."""
     avoid: list[str] = []
     """Partitions in which Slurm did not start it, of several that the job names."""
+    vain: int = 0
+    """How often Slurm did not start it though its nodes had room, since it was started or held."""
     limited: bool = False
     """Whether a limit of its user, account or QoS kept it from starting when it was released."""
     test_s: int = 0

@@ -64,6 +64,13 @@ def test_a_job_that_the_driver_has_held_again_is_said_to_be_so(slurm: Recorded) 
     )
 
 
+def test_a_job_that_was_left_to_slurm_is_said_to_be_so(slurm: Recorded) -> None:
+    slurm.row(5).update(priority=1, state_reason="Resources")
+    text = why(slurm, "5")
+    assert "left it to Slurm: it could not be driven, or Slurm did not start it on nodes" in text
+    assert "Slurm's own reason is Resources." in text
+
+
 def test_a_task_that_an_array_does_not_have_is_no_job(slurm: Recorded) -> None:
     assert slurm.row(7)["array_task_string"].startswith("0-5")
     with pytest.raises(UsageError, match="shows no such job"):

@@ -118,17 +118,20 @@ def gpus_of_gres(text: str) -> dict[str, int]:
     Parameters
     ----------
     text : str
-        As ``gpu:a100:4(S:0-1),gpu:1g.5gb:2`` or ``gpu:4``. Other generic resources are left out.
+        As ``gpu:a100:4(S:0-1),gpu:1g.5gb:2`` or ``gpu:4``; what a node uses of GPUs without a type
+        may be ``gpu:(null):4(IDX:0-3)``. Other generic resources are left out.
 
     Examples
     --------
     >>> gpus_of_gres("gpu:a100:4(S:0-1),shard:8,gpu:2,gpu:1g.5gb,bandwidth:lustre:no_consume:4G")
     {'gpu': 7, 'gpu_a100': 4, 'gpu_1g_5gb': 1}
+    >>> gpus_of_gres("gpu:(null):2(IDX:0-1)")
+    {'gpu': 2}
     """
     gpus: dict[str, int] = {}
     if text in NOTHING:
         return gpus
-    for part in re.sub(r"\([^)]*\)", "", text).split(","):
+    for part in re.sub(r":\(null\)|\([^)]*\)", "", text).split(","):
         found = _GRES.fullmatch(part.removeprefix("gres/").replace(":no_consume", ""))
         if found is None:
             raise ValueError("not a list of generic resources")

@@ -392,6 +392,14 @@ def test_an_array_meets_afternotok_when_any_of_its_tasks_has_failed(
     assert left()["6"].startswith("waits in vain")
 
 
+def test_gpus_that_are_bound_to_cores_are_counted(slurm: Recorded) -> None:
+    for node in slurm.data["nodes"]:
+        node.update(gres="gpu:4(S:0)", gres_used="gpu:(null):1(IDX:3)")
+    found = read(slurm)
+    assert not found.unread
+    assert {(node.gpus["gpu"], node.used_gpus["gpu"]) for node in found.nodes} == {(4, 1)}
+
+
 def test_the_cores_of_a_suspended_job_go_to_others(slurm: Recorded, tmp_path: Path) -> None:
     row, node = slurm.row("3"), slurm.data["nodes"][3]  # it has n04 alone
     row["job_state"] = "SUSPENDED"

@@ -599,6 +599,11 @@ _NOT_EXPRESSED = {
     "tasks_per_socket": "so many tasks on a socket", "federation_origin": "another cluster",
 }  # fmt: skip
 """What a job may ask for that an instance has no words for, by the field that tells of it."""
+_FLAGS_NOT_EXPRESSED = {
+    "SPREAD_JOB": "to be spread over many nodes",
+    "GRES_ENFORCE_BIND": "for CPUs and GPUs that are bound to each other",
+}
+"""The same by the flag that tells of it."""
 
 
 def _left(row: dict[str, Any]) -> str:
@@ -610,8 +615,10 @@ def _left(row: dict[str, Any]) -> str:
             return f"asks for {what}"
     if text_of(row.get("shared")) in ("user", "mcs"):
         return "shares its nodes with some jobs alone"
-    if "SPREAD_JOB" in _flags(row):
-        return "asks to be spread over many nodes"
+    flags = _flags(row)
+    for flag, what in _FLAGS_NOT_EXPRESSED.items():
+        if flag in flags:
+            return f"asks {what}"
     features = text_of(row.get("features"))
     if set(features) & set("[]()*!") or ("&" in features and "|" in features):
         return f"asks for the features {features}"

@@ -156,6 +156,7 @@ def test_a_node_that_sleeps_is_woken_by_the_job_that_it_is_given_to(
         ("tres_per_node", "gres:gpu:a100:1", "asks for gpu_a100, which no node has"),
         ("shared", "user", "shares its nodes with some jobs alone"),
         ("flags", ["SPREAD_JOB"], "asks to be spread over many nodes"),
+        ("flags", ["GRES_ENFORCE_BIND"], "asks for CPUs and GPUs that are bound to each other"),
         ("tasks_per_socket", 1, "asks for so many tasks on a socket"),
         ("max_nodes", 1, "needs 2 nodes and may have 1"),
         ("required_nodes", "n01", "names some of its nodes"),

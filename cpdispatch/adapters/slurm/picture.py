@@ -613,7 +613,8 @@ class _Taking(Nodes):
         groups, begin = [], 0
         for row, same in groupby(rows):
             many = len(list(same))
-            groups.append(NodeGroup(self.nodes[begin].name, many, row))
+            first, last = self.nodes[begin].name, self.nodes[begin + many - 1].name
+            groups.append(NodeGroup(f"{first}..{last}" if many > 1 else first, many, row))
             begin += many
         return System("slurm", (*self.kinds, *more.names), tuple(groups), MB_IN_KB)
 

@@ -1717,6 +1717,15 @@ def test_an_infeasible_decision_releases_nothing(slurm: Recorded, tmp_path: Path
     assert not (tmp_path / guard.ALIVE).exists()  # so no new job is held
 
 
+def test_nodes_that_are_alike_are_named_by_the_first_and_the_last(slurm: Recorded) -> None:
+    """Messages about a node name its group: they would name another node by the first alone."""
+    slurm.data["nodes"][7]["cpus"] = 8
+    slurm.data["nodes"][7].pop("tres")
+    system = take(read(slurm), lambda job: False).instance.system
+    names = [(group.name, group.nodes) for group in system.groups]
+    assert names == [("n01..n07", 7), ("n08", 1), ("n09..n16", 8)]
+
+
 def test_the_wish_to_stop_is_heard_between_two_releases(slurm: Recorded, tmp_path: Path) -> None:
     slurm.row("12")["licenses"] = ""  # nothing is left to Slurm
     done = driver(slurm, tmp_path).cycle(lambda: len(slurm.changes) >= 2)

@@ -60,9 +60,9 @@ _FORGOTTEN_S = 120
 """A test that is over for longer than this, and for longer than it lasted, was not looked after."""
 _ENDING_S = 3
 """How long is waited for a job that is being stopped, `_ROUNDS` times at most."""
-_MAY_START = frozenset(
-    ("None", "", "Resources", "Priority", "Dependency", "JobHeldAdmin", "JobHeldUser")
-)
+_NOT_TRIED = frozenset(("None", "", "Priority"))
+"""The reasons of a job that Slurm has not tried to start yet."""
+_MAY_START = _NOT_TRIED | {"Resources", "Dependency", "JobHeldAdmin", "JobHeldUser"}
 """Why Slurm has not started a job that it may start soon; any other reason is a limit, or worse."""
 _LIMITS = "QOS", "Assoc"
 """How reasons begin that are limits of users, accounts or QoS."""
@@ -674,9 +674,11 @@ class Driver:
     def _count(cluster: Cluster, job: Job, entry: Entry) -> None:
         """Count a release after which a job did not start, unless it is seen why.
 
-        A limit kept it back, or one of its nodes failed, or was taken by another job meanwhile.
+        A limit kept it back, or one of its nodes failed, or was taken by another job meanwhile, or
+        Slurm has not come to it.
         """
-        if entry.state == "released" and not _is_limit(job.reason):
+        seen = _is_limit(job.reason) or job.reason in _NOT_TRIED
+        if entry.state == "released" and not seen:
             given = [node for node in cluster.nodes if node.name in entry.nodes]
             entry.vain += all(node.has_room(job, len(entry.nodes)) for node in given)
 

@@ -91,7 +91,7 @@ class RunSummary:
     Empty where no job could be restarted.
     """
     jobs_started: str = ""
-    """A checksum of the numbers of the jobs that started."""
+    """A checksum of the numbers of the jobs that started, see `Run.jobs_started`."""
     run: Run | None = None
 
     @property

@@ -549,6 +549,9 @@ def test_holds_by_others_outlive_drivers_and_what_they_know() -> None:
         for _ in range(5):
             made.wait_for_cycle()
         assert by_others(left, waits, f"{array}_1", other) == [True] * 4
+        # Slurm must not start them before the driver has seen that they are released.
+        made.slurm.submit("--nodes=4", "--exclusive", "--mem=100", seconds=300)
+        made.wait(lambda: "RUNNING" in made.states(), "nothing runs")
         for job in (left, waits, f"{array}_1", other):
             assert any(job in row["kept"] for row in made.rows())
             run("scontrol", "release", job, user="daemon")

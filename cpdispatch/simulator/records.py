@@ -49,8 +49,8 @@ class Records:
         By workload row; -1 until known.
     killed : bool array, shape (jobs,)
     reason : int8 array, shape (jobs,)
-        Of `Reason`; `REASON_UNTOLD` where the records of another system do not say it.
-        The `Reason` with which each job started, or why it never did.
+        The `Reason` with which each job started, or why it never did; `REASON_UNTOLD` where the
+        records of another system do not say it.
     lost_start_s, lost_end_s : int64 array, shape (jobs,)
         The attempt at each job that was killed for a restart, until its nodes were free; -1 for
         none. Empty unless a job may be restarted.

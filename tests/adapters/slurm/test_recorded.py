@@ -2094,8 +2094,10 @@ def test_an_array_is_changed_though_slurm_complains(tmp_path: Path) -> None:
 
 def test_a_change_is_made_though_a_partition_does_not_admit_the_job(tmp_path: Path) -> None:
     problem = {"error_number": 2015, "error": "Requested partition configuration not available now"}
-    with served(tmp_path / "s", lambda what: http(json.dumps({"errors": [problem]}).encode(), 500)):
+    body = json.dumps({"errors": [problem]}).encode()
+    with served(tmp_path / "s", lambda what: http(body, 500)) as heard:
         Client(tmp_path / "s").update("9", {"hold": False})
+    assert len(heard) == 1
 
 
 def test_slurm_watch_shows_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

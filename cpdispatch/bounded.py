@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compiled import shadow as easy
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.garbage import no_collection
@@ -209,6 +210,7 @@ class EasyShadow:
         see `cpdispatch.instance.Instance.came_s`, those that waited when the simulation ``begins``
         do since their submissions, others since now.
         """
+        assert self._shadow is not None
         assert self._system is not None
         new = np.array(positions, dtype=np.int64)
         if instance.dependencies is not None:
@@ -225,6 +227,8 @@ class EasyShadow:
             since_s = np.where(id[at] == jobs.id, came_s[at], instance.now)
         else:
             since_s = jobs.submit_s if begins else np.full(len(jobs), instance.now)
+        if begins and len(jobs):  # ahead of them are those that run, which may leave no room
+            self._shadow.totals.longest_wait_s = max(int(instance.now - since_s.min()), 0)
         order = np.argsort(since_s, kind="stable")  # EASY has its queue in this order
         self._enter(jobs.take(order), since_s[order])
 
@@ -247,12 +251,15 @@ class EasyShadow:
         assert self._shadow is not None
         if not easy.has_room(self._shadow, len(jobs)):
             self._shadow = easy.grown(self._shadow, len(jobs))
-        columns = jobs.block[[Column.ID, Column.REQUESTED, Column.EXPECTED]].T.tolist()
-        processors = self._on_pool(jobs).tolist()
-        for (id, *times), since_s, many in zip(columns, submit_s.tolist(), processors, strict=True):
-            self._queued[id] = seen = _Seen(self._count, many, *times)
+        processors, requested_s = self._on_pool(jobs), jobs.requested_s
+        columns = (jobs.id, processors, requested_s, jobs.expected_s)
+        easy.submit_all(
+            self._shadow, self._count,
+            *(sealed(np.array(each)) for each in (submit_s, processors, requested_s)),
+        )  # fmt: skip
+        for id, *says in zip(*(column.tolist() for column in columns), strict=True):
+            self._queued[id] = _Seen(self._count, *says)
             self._count += 1
-            easy.submit(self._shadow, seen.number, since_s, many, seen.requested_s)
 
 
 class Boundable(Protocol):
@@ -344,9 +351,13 @@ class Bounded:
         """Answer one instance."""
         if instance.starvation is not None and self.keeps_starvation_bound:
             return self.inner.dispatch(instance)
+        began = perf_counter()
         bound = self.bound.at(self.shadow.look(instance))
         instance = replace(instance, starvation=bound)
-        decision = self.inner.dispatch(instance)
+        since = getattr(self.inner, "dispatch_since", None)
+        decision: Decision = (
+            self.inner.dispatch(instance) if since is None else since(instance, began)
+        )
         self.shadow.started(instance, decision)
         in_turn = (decision.start_s == instance.now) & (decision.reason == Reason.STARTED)
         reason = np.where(in_turn & instance.starved(), np.int8(Reason.LATE), decision.reason)

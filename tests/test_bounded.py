@@ -364,6 +364,20 @@ def test_what_waited_before_it_came_has_waited_since_its_submission() -> None:
     assert easy.look(at(60, [{"id": 2, "submit": 20}, {"id": 3, "submit": 0}], running)) == 40
 
 
+def test_jobs_that_run_ahead_of_those_that_waited_hide_no_wait() -> None:
+    """Each takes all there is of one resource type: on a pool of processors both have no room."""
+    file = {
+        "format": "cpdispatch-instance/1", "time": 500, "resources": ["core", "gpu"],
+        "groups": [{"name": "a", "nodes": 1, "capacity": [4, 4]}],
+        "running": [
+            {"id": k, "start": 0, "duration": 900, "units": 4, "unit": unit, "nodes": {"0": 4}}
+            for k, unit in ((1, [1, 0]), (2, [0, 1]))
+        ],
+        "queue": [{"id": 3, "submit": 40, "duration": 9, "units": 2, "unit": [1, 0]}],
+    }  # fmt: skip
+    assert EasyShadow().look(loads(msgspec.json.encode(file))) == 460
+
+
 def test_a_job_that_the_system_has_no_room_for_yet_waits_where_easy_has() -> None:
     """It is in the queue of EASY on the whole system, and starts there at once."""
     easy, asked = EasyShadow(), at(5, [{"id": 2, "submit": 5, "units": 4}], [])

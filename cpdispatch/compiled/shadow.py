@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import allocating, inlined, kernel
 from cpdispatch.compiled import fields
 from cpdispatch.compiled.correction import MINIMAL
@@ -229,6 +230,15 @@ def submit(shadow: Shadow, number: int, submit_s: int, need: int, requested: int
     outcome[CORRECTED, job] = 0
 
 
+@kernel
+def submit_all(
+    shadow: Shadow, first: int, submit_s: IntArray, need: IntArray, requested: IntArray
+) -> None:
+    """Take note of jobs that are numbered from ``first`` on, see `submit`."""
+    for k in range(submit_s.shape[0]):
+        submit(shadow, first + k, submit_s[k], need[k], requested[k])
+
+
 @inlined
 def starts(shadow: Shadow, number: int, start_s: int) -> None:
     """Take note of when a job started in reality; -1: it waits again."""
@@ -276,8 +286,7 @@ def warm_up() -> None:
     """Compile what follows EASY on line, or load it from the cache."""
     shadow = fresh(1)
     if has_room(shadow, 2):
-        submit(shadow, 0, 0, 1, 1)
-        submit(shadow, 1, 0, 1, 1)
+        submit_all(shadow, 0, *(sealed(np.array(each)) for each in ([0, 0], [1, 1], [1, 1])))
     follow(shadow, 0, 0)
     starts(shadow, 0, 0)
     ends(shadow, 0, 1, 1, 1)

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
@@ -120,7 +121,11 @@ class Engine:
     @no_collection()
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others that were selected."""
-        budget = Budget(self.limit_s, self.live)
+        return self.dispatch_since(instance, perf_counter())
+
+    def dispatch_since(self, instance: Instance, began: float) -> Decision:
+        """Decide as `dispatch` does; the time since ``began``, of `perf_counter`, is used up."""
+        budget = Budget(self.limit_s - (perf_counter() - began), self.live, self.limit_s)
         instance = self.planned(instance)
         return self.decision(instance, self.answers(instance, budget), budget)
 

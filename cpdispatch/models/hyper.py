@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import Any, ClassVar
 
 import msgspec
@@ -274,15 +275,19 @@ class Hyper:
     @no_collection()
     def dispatch(self, instance: Instance) -> Decision:
         """Choose a model, let it decide, and learn from its result."""
-        began = Budget(self.limit_s, live=False)
+        return self.dispatch_since(instance, perf_counter())
+
+    def dispatch_since(self, instance: Instance, began: float) -> Decision:
+        """Decide as `dispatch` does; the time since ``began``, of `perf_counter`, is used up."""
+        chosen_from = perf_counter()
         instance = self.engine(CHOICES[0]).planned(instance)
         features = Features.of(instance, self.engine(CHOICES[0]).select(instance))
         choice = self.record.best(features.kind)
         engine = self.engine(choice)
         # The clock has the whole limit: a slow machine must not change what a share of it buys.
         limit_s = engine.limit_s if engine.live else max(self.limit_s, engine.limit_s)
-        budget = Budget(limit_s - began.elapsed_ms / 1e3, engine.live, engine.limit_s)
-        budget.phases_ms["choose"] = began.elapsed_ms
+        budget = Budget(limit_s - (perf_counter() - began), engine.live, engine.limit_s)
+        budget.phases_ms["choose"] = (perf_counter() - chosen_from) * 1e3
         answers = engine.answers(instance, budget)
         if any(answer.worked for answer in answers):
             reward = gain(answers) - PRICE * min(budget.spent_s / self.limit_s, 1.0)

@@ -6,7 +6,7 @@ others leave is the `NodeProblem` of a formulation, with no more nodes of a kind
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ import numpy as np
 from cpdispatch.access import SPREAD
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.decision import NO_START
-from cpdispatch.heuristics.allocate import fits_now
+from cpdispatch.heuristics.allocate import fit_capacity, fits_now
 from cpdispatch.heuristics.profiles.per_class import CLASSES, Timelines
 from cpdispatch.heuristics.profiles.profile import Profile, sampled, times
 from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
@@ -27,6 +27,13 @@ from cpdispatch.models.families import distinct
 from cpdispatch.models.node_problem import NodePlan, NodeProblem, own_limits, room
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.timing import After, in_turn
+from cpdispatch.system import NodeGroup
+
+STARVED_MOST = 1000
+"""The most starved jobs that are planned though they do not fit now: those submitted first.
+
+Where a cluster is overloaded, nearly all jobs of a long queue are starved.
+"""
 
 # ------------------------------------------------------------------------------ which jobs
 
@@ -85,28 +92,27 @@ def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selecti
     alone = np.ones(len(order), dtype=np.bool_)
     if instance.dependencies is not None:
         alone = np.diff(instance.dependencies.offset) == 0
-    fitting = order[now[order]][:m]
+    late = instance.starved()
+    fitting = order[now[order]]
+    fitting = np.concatenate((fitting[late[fitting]], fitting[~late[fitting]]))[:m]
     waiting = order[(possible & ~now & (instance.eligible() | (reserve >= len(order))))[order]]
     reserved = waiting[:reserve]
-    starved = np.flatnonzero(instance.starved() & possible & alone)
+    starved = np.flatnonzero(late & possible & alone)
     taken = np.zeros(len(order), dtype=np.bool_)
-    taken[fitting] = taken[reserved] = taken[starved] = True
+    taken[fitting] = taken[reserved] = taken[starved[:STARVED_MOST]] = True
     # A starved job that comes after queued ones cannot be put first, and must not come later.
-    taken[instance.starved() & ~alone] = False
+    taken[late & ~alone] = False
     _without_orphans(instance, taken)
+    starved = starved[taken[starved]]
     first = reserved[taken[reserved] & alone[reserved]][:1]
     return Selection(order[taken[order]], np.concatenate((starved, np.setdiff1d(first, starved))))
 
 
 def could_run(instance: Instance) -> BoolArray:
     """Whether each queued job can be planned: it fits the nodes in service when nothing runs."""
-    groups = instance.system.groups
-    in_service = np.ones(instance.system.nodes, dtype=np.int64)
-    in_service[instance.down] = 0
-    begin = np.cumsum([0, *(group.nodes for group in groups[:-1])])
-    count = np.add.reduceat(in_service, begin)
-    held = room(np.array([group.capacity for group in groups]), instance.queue) @ count
-    possible: BoolArray = held >= instance.queue.units
+    capacity = instance.system.capacity.copy()
+    capacity[instance.down] = 0
+    possible = fit_capacity(capacity, instance.queue.block)
     if instance.power is not None:
         possible &= instance.job_power(instance.queue) <= instance.power.cap
     if instance.stopped is not None and instance.restart_cost_s:
@@ -375,14 +381,16 @@ def parts_of(
     around : bool
         Whether jobs of higher tiers are planned already.
     """
-    position = selection.position
-    jobs = instance.queue.take(position)
-    groups = instance.system.groups
-    could: BoolArray = room(np.array([group.capacity for group in groups]), jobs) > 0
+    position, groups = selection.position, instance.system.groups
     count = len(position)
+    could, like = _groups_of(groups, instance.queue.take(position))
+    found = np.any(could, axis=1)[like].nonzero()[0]
+    row, group = np.nonzero(could)
+    by_row, by_group = count + like, count + len(could) + group
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(count))
-    graph.add_edges_from((job, count + group) for job, group in np.argwhere(could).tolist())
+    graph.add_edges_from(zip(found.tolist(), by_row[found].tolist(), strict=True))
+    graph.add_edges_from(zip((count + row).tolist(), by_group.tolist(), strict=True))
     after = _pairs(instance, position)
     graph.add_edges_from((pair.job, pair.before) for pair in after)
     if instance.power is not None:
@@ -394,14 +402,32 @@ def parts_of(
     begin = np.cumsum([0, *(group.nodes for group in groups)])
     in_service = np.setdiff1d(np.arange(instance.system.nodes), instance.down)
     group_of = np.searchsorted(begin, in_service, side="right") - 1
+    components.sort(key=lambda members: int(members[0]))
+    pairs: list[list[After]] = [[] for _ in components]
+    part_of = np.empty(count, dtype=np.int64)
+    for k, members in enumerate(components):
+        part_of[members] = k
+    for pair in after:
+        pairs[part_of[pair.job]].append(pair)
     return [
         _part(
             instance, selection, cost, held, around, members,
-            in_service[np.isin(group_of, np.flatnonzero(np.any(could[members], axis=0)))],
-            [pair for pair in after if pair.job in members],
+            in_service[np.isin(group_of, np.flatnonzero(np.any(could[like[members]], axis=0)))],
+            within,
         )
-        for members in sorted(components, key=lambda members: members[0])
+        for members, within in zip(components, pairs, strict=True)
     ]  # fmt: skip
+
+
+def _groups_of(groups: Sequence[NodeGroup], jobs: JobTable) -> tuple[BoolArray, IntArray]:
+    """Sets of groups as rows, shape (sets, groups), and in which set's groups each job finds room.
+
+    Of the thousands of jobs of a long queue many ask for the same.
+    """
+    asked, of = distinct([*jobs.request.T])
+    could = room(np.array([group.capacity for group in groups]), jobs.take(asked)) > 0
+    sets, like = distinct([*np.packbits(could, axis=1).T])
+    return could[sets], like[of]
 
 
 def _part(

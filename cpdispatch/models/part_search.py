@@ -197,20 +197,26 @@ class PartSearch:
         if self.sum > least:
             order = self._incumbent(orders)
             budget.lap("incumbent")
-            self._relax()
-            budget.lap("bound")
-            if not self._closed():
-                order = self._priced(order)
-                budget.lap("incumbent")
-            if not self._closed():
-                self.limit_hit = self._clock_is_short(6)
-                if not self.limit_hit:
-                    self._search(order)
+            self.limit_hit = self._clock_is_short(3)
+            if not self.limit_hit:
+                self._improve(order)
         bound = part.cost.bound(self.bound, part.weights)
         return Answer(
             part, self.schedule, bound, self.by_model, self.limit_hit or self.clock_ended,
             part.cost.value(first.start_s), self.worked, self.clock_ended,
         )  # fmt: skip
+
+    def _improve(self, order: IntArray) -> None:
+        """Find bounds, then better plans than that of an order, until they meet."""
+        self._relax()
+        self.budget.lap("bound")
+        if not self._closed():
+            order = self._priced(order)
+            self.budget.lap("incumbent")
+        if not self._closed():
+            self.limit_hit = self._clock_is_short(6)
+            if not self.limit_hit:
+                self._search(order)
 
     def _clock_is_short(self, passes: float) -> bool:
         """Whether the time left is too short for placing all jobs ``passes`` times.

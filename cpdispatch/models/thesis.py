@@ -78,8 +78,8 @@ class Variant:
     formulation: type[Formulation[Any]]
     objective: str
     """Used unless another is asked for."""
-    m: int | None = 100
-    """Jobs in the model, at most; None: all."""
+    m: int = 100
+    """Jobs in the model, at most."""
     filtered: bool = True
     """Jobs that do not fit now stay out of the model, and so do resources that nobody asks for; a
     model proven infeasible is not searched again.
@@ -97,8 +97,14 @@ class Variant:
         return self.formulation is PooledModel
 
 
+ALL = 1000
+"""Jobs in the models that have no bound of their own, at most.
+
+For longer queues such a model is too large to be searched, and its list schedules alone take longer
+than a decision may.
+"""
 _ORIGINAL: Mapping[str, Any] = {
-    "m": None, "filtered": False, "overdue_run_on": False, "fruitless": None
+    "m": ALL, "filtered": False, "overdue_run_on": False, "fruitless": None
 }  # fmt: skip
 VARIANTS: Mapping[str, Variant] = {
     variant.name: variant

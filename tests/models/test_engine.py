@@ -930,8 +930,8 @@ def test_the_same_seed_gives_the_same_answer_whatever_the_clock_says(
     budgets, decisions = [], []
 
     class Kept(Budget):
-        def __init__(self, limit_s: float, live: bool) -> None:
-            super().__init__(limit_s, live)
+        def __init__(self, limit_s: float, live: bool, work_s: float) -> None:
+            super().__init__(limit_s, live, work_s)
             budgets.append(self)
 
     monkeypatch.setattr(module, "Budget", Kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from cpdispatch.heuristics.priority_rule import reasons
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.heuristics.schedule_input import held_in
 from cpdispatch.instance import NO_LATEST_S, Instance
+from cpdispatch.models import part as part_module
 from cpdispatch.models.engine import slowdown_priority
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.objective import OBJECTIVES, of
@@ -234,6 +236,23 @@ def test_starved_jobs_that_wait_for_no_other_are_planned_and_come_first(
     assert set(free) <= set(found.position.tolist())
     assert found.first[: len(free)].tolist() == free
     assert len(found.first) <= len(free) + 1
+
+
+@many
+@given(crowds(most=9, starvation=True), st.integers(0, 3), st.integers(0, 2))
+def test_of_many_starved_jobs_those_that_do_not_fit_are_planned_by_submission(
+    instance: Instance, m: int, most: int
+) -> None:
+    starved, able = instance.starved(), possible(instance)
+    free = [k for k in able if starved[k] and not before(instance, k)]
+    order = slowdown_priority(instance).tolist()
+    now = [k for k in order if k in able and starts_now(instance, k)]
+    now = sorted(now, key=lambda k: not starved[k])[:m]
+    with patch.object(part_module, "STARVED_MOST", most):
+        found = selected(instance, m, 0)
+    late = [k for k in free if k in free[:most] or k in now]
+    assert found.position.tolist() == [k for k in order if k in late or k in now]
+    assert found.first.tolist() == late
 
 
 @many

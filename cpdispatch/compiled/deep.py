@@ -91,7 +91,7 @@ def _profile(tables: Tables, nodes: Nodes, deep: Deep, queued: int, ended: int) 
     none = np.empty(0, dtype=np.int64)
     kinds = nodes.capacity.shape[1]
     return expected_profile(
-        state.now, nodes.capacity, none, queued,
+        state.now, nodes.capacity, none, min(queued, plan.ROOM_AT_FIRST),
         _gathered(deep, outcome, chosen, state.duration_row),
         running[DUE, ended : state.running].copy(), offset, node, units, none, none, none,
         np.empty((0, kinds), dtype=np.int64), np.zeros(kinds, dtype=np.int64), 0,
@@ -113,7 +113,7 @@ def dispatch_deep(tables: Tables, nodes: Nodes, deep: Deep, caution: Any, ended:
     offset, node, units = _entries(
         deep.promise[_FIRST][waiting], deep.promise[_COUNT][waiting], deep.node, deep.units
     )
-    start, reason, placed = plan.plan(
+    start, reason, placed, _ = plan.plan(
         state.now, _profile(tables, nodes, deep, queued, ended), nodes.capacity, nodes.counted,
         _gathered(deep, tables.outcome, waiting, state.duration_row),
         _positions(waiting, tables.primary), _positions(waiting, tables.secondary),

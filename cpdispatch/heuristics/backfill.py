@@ -327,7 +327,7 @@ class Backfill:
             instance.now,
             instance.system.capacity,
             instance.down,
-            block.shape[1],
+            min(block.shape[1], plan.ROOM_AT_FIRST),
             running.jobs.block,
             running.planned_end_s(),
             running.offset,
@@ -340,7 +340,7 @@ class Backfill:
             power_unit(instance),
             instance.power_free(),
         )
-        start, reason, placed = plan.plan(
+        start, reason, placed, profile = plan.plan(
             instance.now,
             profile,
             instance.system.capacity,
@@ -412,6 +412,7 @@ class Backfill:
         """The result of a pass with tests beside its plan; all promises stay."""
         ids, cost_s = instance.queue.id, instance.restart_cost_s
         if cost_s:
+            profile = per_node.with_room(profile, len(tests))
             keep = [self._is_longer(instance, profile, found, k) for k in tests.tolist()]
             tests = tests[keep]
         places = test_runs.beside(

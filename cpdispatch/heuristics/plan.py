@@ -25,13 +25,21 @@ from cpdispatch.heuristics.kernels import (
     place_next,
     watts_of,
 )
-from cpdispatch.heuristics.profiles.per_node import NodeProfile, earliest, hold, holdable
+from cpdispatch.heuristics.profiles.per_node import (
+    NodeProfile,
+    earliest,
+    hold,
+    holdable,
+    with_room,
+)
 from cpdispatch.jobs import Column
 
 _UNITS, _EXPECTED, _REQUEST = int(Column.UNITS), int(Column.EXPECTED), int(Column.REQUEST)
 _STARTED, _BACKFILLED = int(Reason.STARTED), int(Reason.BACKFILLED)
 _RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.NEVER_FITS)
 _FOREVER = int(np.iinfo(np.int64).max)
+ROOM_AT_FIRST = 64
+"""Jobs for which a profile has room at first: a matrix of all nodes for each would be too large."""
 
 
 class Promises(NamedTuple):
@@ -81,13 +89,14 @@ def _recalled(
     watts: IntArray,
     promises: Promises,
     start: IntArray,
-) -> None:
+) -> NodeProfile:
     """Hold the promised capacity, the earliest promise first; drop promises that are impossible."""
     by_start = ascending(promises.start)
     for k in range(by_start.shape[0]):
         j = by_start[k]
         if promises.start[j] == _NO_START:
             continue
+        profile = with_room(profile, 1)
         begin = max(promises.start[j], now)
         end = begin + planned_s[j]
         entries = slice(promises.offset[j], promises.offset[j + 1])
@@ -95,6 +104,7 @@ def _recalled(
         if holdable(profile, begin, end, ask, node, units, watts[j]):
             hold(profile, begin, end, ask, node, units, watts[j], -1)
             start[j] = begin
+    return profile
 
 
 @allocating
@@ -110,7 +120,7 @@ def _compressed(
     start: IntArray,
     placed: Placed,
     homes: Homes,
-) -> Placed:
+) -> tuple[NodeProfile, Placed]:
     """Move promised jobs earlier where capacity was freed, one by one; the others stay in place.
 
     A job that has just been stopped and may start now as promised is placed anew.
@@ -120,6 +130,7 @@ def _compressed(
         j = primary[k]
         if start[j] == _NO_START:
             continue
+        profile = with_room(profile, 1)
         ask, need, lasts = block[_REQUEST:, j], block[_UNITS, j], planned_s[j]
         entries = slice(promises.offset[j], promises.offset[j + 1])
         node, units = promises.node[entries], promises.units[entries]
@@ -135,7 +146,7 @@ def _compressed(
         else:
             hold(profile, start[j], start[j] + lasts, ask, node, units, watts[j], -1)
             placed = _keep(placed, j, node, units)
-    return placed
+    return profile, placed
 
 
 @allocating
@@ -153,7 +164,7 @@ def plan(
     power_unit: IntArray,
     homes: Homes,
     planned_s: IntArray | None = None,
-) -> tuple[IntArray, ByteArray, Placed]:
+) -> tuple[IntArray, ByteArray, Placed, NodeProfile]:
     """One pass with reservations for the first ``depth`` jobs that cannot start.
 
     Jobs last for their planned durations, shape (jobs,); without them, for the expected ones.
@@ -164,8 +175,8 @@ def plan(
 
     Promises made before are put in place first, then moved earlier one by one in the primary order
     where capacity was freed. One that the running jobs have made impossible by outliving
-    their planned ends is made anew. Returns start, reason, and the placements of all that start
-    now or are promised.
+    their planned ends is made anew. Returns start, reason, the placements of all that start now or
+    are promised, and the profile with them.
     """
     jobs = block.shape[1]
     start = np.full(jobs, _NO_START, dtype=np.int64)
@@ -174,8 +185,8 @@ def plan(
     for j in range(jobs):
         watts[j] = watts_of(block[_REQUEST:, j], block[_UNITS, j], power_unit)
     lasting = block[_EXPECTED] if planned_s is None else planned_s
-    _recalled(now, profile, block, lasting, watts, promises, start)
-    placed = _compressed(
+    profile = _recalled(now, profile, block, lasting, watts, promises, start)
+    profile, placed = _compressed(
         profile, counted, block, lasting, watts, primary, best_fit, promises, start,
         nothing_placed(jobs), homes,
     )  # fmt: skip
@@ -195,6 +206,7 @@ def plan(
             begin = earliest(profile, ask, need, watts[j], lasting[j], latest, M)
             if begin >= 0:
                 start[j] = begin
+                profile = with_room(profile, 1)
                 placed = _put(
                     profile, placed, j, begin, M, counted, block, lasting, watts[j], best_fit,
                     homes,
@@ -205,7 +217,7 @@ def plan(
             elif strict:
                 break
     _give_reasons(now, primary, start, reason)
-    return start, reason, placed
+    return start, reason, placed, profile
 
 
 @kernel

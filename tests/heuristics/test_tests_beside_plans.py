@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from cpdispatch import dispatch, verify
 from cpdispatch.decision import NO_START, Decision
 from cpdispatch.errors import UsageError
+from cpdispatch.heuristics import plan
 from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.policies import find
 from cpdispatch.heuristics.test_runs import candidates, going_on
@@ -156,6 +158,21 @@ def test_a_job_with_a_promise_is_tested_and_keeps_it() -> None:
     # While its nodes are cleared its promise is kept, and is longer by that.
     run = tried([*QUEUED, (13, 4, 20, 20)], conservative(10), restart_cost_s=5)
     assert run.jobs["start"].tolist() == [0, 100, 150, 185, 205]
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(cases(pool=False), st.sampled_from([2, ALL]), st.sampled_from([0, 2]), st.integers(0, 4))
+def test_a_profile_that_has_to_grow_leads_to_the_same_plans(
+    case: tuple[Workload, System], depth: int, test_s: int, cost_s: int
+) -> None:
+    cost_s = cost_s if test_s else 0
+    runs = []
+    for room in (plan.ROOM_AT_FIRST, 0):
+        with patch.object(plan, "ROOM_AT_FIRST", room):
+            made = Backfill(depth=depth, test_s=test_s)
+            runs.append(simulate(*case, made, restart_cost_s=cost_s, compiled=False))
+    assert runs[0].job_table.equals(runs[1].job_table)
+    assert runs[1].verify() == []
 
 
 def test_no_test_lasts_beyond_a_planned_start() -> None:

@@ -61,6 +61,31 @@ def _split(profile: NodeProfile, time: int) -> int:
     return at
 
 
+@allocating
+def with_room(profile: NodeProfile, jobs: int) -> NodeProfile:
+    """The profile with room for the plans of ``jobs`` more: itself, or one twice as long."""
+    size, slots = profile.size[0], profile.time.shape[0]
+    if size + _SPLITS * jobs <= slots:
+        return profile
+    slots = 2 * slots + _SPLITS * jobs
+    nodes, kinds = profile.free.shape[1:]
+    longer = NodeProfile(
+        profile.size,
+        np.empty(slots, dtype=np.int64),
+        np.empty(slots, dtype=np.int64),
+        np.empty((slots, nodes, kinds), dtype=np.int64),
+        np.empty((slots, kinds), dtype=np.int64),
+        np.empty(slots, dtype=np.int64),
+    )
+    for k in range(size):
+        longer.time[k], longer.slot[k] = profile.time[k], profile.slot[k]
+        longer.watts[k] = profile.watts[k]
+        _copy(profile.free[k], longer.free[k])
+        for r in range(kinds):
+            longer.pool[k, r] = profile.pool[k, r]
+    return longer
+
+
 @kernel
 def hold(
     profile: NodeProfile,

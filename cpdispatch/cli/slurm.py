@@ -507,6 +507,7 @@ def _gain_row(gain: Gain | None) -> dict[str, Any]:
 
 def _show_gain(row: dict[str, Any] | None) -> None:
     from cpdispatch.adapters.slurm.gain import FEW
+    from cpdispatch.analyze.compare import LENGTHS
 
     if row is None:
         return
@@ -523,6 +524,15 @@ def _show_gain(row: dict[str, Any] | None) -> None:
         f"{_clock(row['simulated_until_s'])}: of {_jobs(jobs)} that ended in both, mean wait "
         f"{wait_s:,.0f} s under Slurm, {shadow_s:,.0f} s under {name}; mean bounded slowdown "
         f"{row['slowdown_mean']:,.2f} and {row['shadow_slowdown_mean']:,.2f}; {since}"
+    )
+    classes = ", ".join(
+        f"{of['jobs']:,} {length} {LENGTHS[length]} {of['wait_s_mean']:,.0f} s and "
+        f"{of['shadow_wait_s_mean']:,.0f} s"
+        for length, of in row["by_length"].items()
+    )
+    print(
+        f"longest wait so far {row['wait_s_max']:,} s under Slurm, {row['shadow_wait_s_max']:,} s "
+        f"under {name}; mean wait by length: {classes}"
     )
     if jobs < FEW:
         print(f"{_jobs(jobs)} {'is' if jobs == 1 else 'are'} too few to tell.", flush=True)

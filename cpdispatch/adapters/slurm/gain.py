@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from cpdispatch.adapters.slurm.cluster import (
 )
 from cpdispatch.adapters.slurm.picture import AFTER, TASKS_MOST, Durations, take
 from cpdispatch.adapters.slurm.rules import Rules
+from cpdispatch.analyze.metrics import CLASSES_S
 from cpdispatch.decision import Reason
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import UsageError
@@ -110,9 +111,23 @@ class Totals(msgspec.Struct):
     shadow_wait_s: int = 0
     slowdown: float = 0.0
     shadow_slowdown: float = 0.0
+    longest_s: int = 0
+    shadow_longest_s: int = 0
+    """The longest wait of a job."""
+    by_length: dict[str, Totals] = {}
+    """Of short, medium and long jobs, see `cpdispatch.analyze.metrics.CLASSES_S`."""
 
     def add(self, entry: Entry) -> None:
         """Count a job."""
+        self.count(entry)
+        length = next(
+            name for name, (least_s, below_s) in CLASSES_S.items()
+            if least_s <= entry.runtime_s < below_s
+        )  # fmt: skip
+        self.by_length.setdefault(length, Totals()).count(entry)
+
+    def count(self, entry: Entry) -> None:
+        """Add a job to the sums."""
         self.jobs += 1
         wait_s = max(entry.start_s - entry.since_s, 0)
         shadow_wait_s = max(entry.shadow_s - entry.since_s, 0)
@@ -120,6 +135,17 @@ class Totals(msgspec.Struct):
         self.shadow_wait_s += shadow_wait_s
         self.slowdown += _slowdown(wait_s, entry.runtime_s)
         self.shadow_slowdown += _slowdown(shadow_wait_s, entry.runtime_s)
+        self.longest_s = max(self.longest_s, wait_s)
+        self.shadow_longest_s = max(self.shadow_longest_s, shadow_wait_s)
+
+    def means(self) -> dict[str, Any]:
+        """How many jobs these are, and their mean waits; None where there are none."""
+        jobs = self.jobs
+        return {
+            "jobs": jobs,
+            "wait_s_mean": self.wait_s / jobs if jobs else None,
+            "shadow_wait_s_mean": self.shadow_wait_s / jobs if jobs else None,
+        }
 
 
 def _slowdown(wait_s: int, runtime_s: int) -> float:
@@ -210,20 +236,32 @@ class Gain:
             self.save()
 
     def as_dict(self) -> dict[str, Any]:
-        """The comparison so far: means over jobs that ended in both, None where there is none."""
+        """The comparison so far: means over jobs that ended in both, None where there is none.
+
+        The longest waits are until ``simulated_until_s``, of jobs that wait then, too.
+        """
         jobs, totals = self.totals.jobs, self.totals
+        until_s = min(self._looked_s, self._sure_s(self._looked_s))
         counted = [entry for entry in self._jobs.values() if entry.counted]
+        free = [entry for entry in counted if not entry.fixed]
+        under = [min(entry.start_s or until_s, until_s) - entry.since_s for entry in free]
+        shadow = [(entry.shadow_s or until_s) - entry.since_s for entry in free]
         return {
             "dispatcher": self.dispatcher.name,
             "since_s": self.begun_s,
-            "simulated_until_s": min(self._looked_s, self._sure_s(self._looked_s)),
-            "jobs": jobs,
-            "jobs_open": sum(not entry.fixed for entry in counted),
-            "jobs_as_slurm": sum(entry.fixed for entry in counted),
-            "wait_s_mean": totals.wait_s / jobs if jobs else None,
-            "shadow_wait_s_mean": totals.shadow_wait_s / jobs if jobs else None,
+            "simulated_until_s": until_s,
+            "jobs_open": len(free),
+            "jobs_as_slurm": len(counted) - len(free),
+            **totals.means(),
             "slowdown_mean": totals.slowdown / jobs if jobs else None,
             "shadow_slowdown_mean": totals.shadow_slowdown / jobs if jobs else None,
+            "wait_s_max": max([totals.longest_s, *under]),
+            "shadow_wait_s_max": max([totals.shadow_longest_s, *shadow]),
+            "by_length": {
+                name: totals.by_length[name].means()
+                for name in CLASSES_S
+                if name in totals.by_length
+            },
         }
 
     def save(self) -> None:
@@ -256,7 +294,7 @@ class Gain:
 
     def _note(self, cluster: Cluster, first: bool) -> None:
         """Take note of what happened; at the ``first`` look what runs is nobody's decision here."""
-        now_s = cluster.now_s
+        now_s, going_on = cluster.now_s, _going_on(cluster)
         kept_back: dict[str, str] = {}
         present: set[str] = set()
         for job in (task for each in cluster.jobs for task in tasks_apart(each, TASKS_MOST)):
@@ -270,10 +308,12 @@ class Gain:
             ):
                 continue
             if entry is None and job.pending and not _let_go(job, now_s):
-                kept_back[job.key] = self._depends_on(cluster, job)
+                kept_back[job.key] = self._depends_on(going_on, job)
                 continue
             if entry is None:
-                entry = self._jobs[job.key] = self._entry(cluster, job, first)
+                entry = self._jobs[job.key] = self._entry(
+                    cluster, job, first, self._depends_on(going_on, job)
+                )
             if job.pending:
                 entry.start_s = 0  # it may have been queued again
             elif job.ran:
@@ -298,22 +338,21 @@ class Gain:
             self._back_s.add(now_s)
         self._usable, self._blocked = usable, blocked
 
-    def _depends_on(self, cluster: Cluster, job: Job) -> str:
+    def _depends_on(self, going_on: Mapping[int, Sequence[str]], job: Job) -> str:
         """What a job depends on; Slurm forgets each dependency that is met.
 
         One that Slurm shows no more, of a job that has not ended, was taken away.
         """
         before = self._kept_back.get(job.key, "").split(",")
-        parts = [part for part in before if not _waits_for(cluster, part)]
+        parts = [part for part in before if not _waits_for(going_on, part)]
         parts += job.dependency.split(",")
         return ",".join({part.partition("(")[0]: part for part in parts if part}.values())
 
-    def _entry(self, cluster: Cluster, job: Job, first: bool) -> Entry:
+    def _entry(self, cluster: Cluster, job: Job, first: bool, dependency: str) -> Entry:
         """A job that is seen for the first time."""
         since_s = max(job.submit_s, min(job.eligible_s, cluster.now_s))
         if job.key in self._kept_back:
             since_s = max(since_s, self._looked_s)
-        dependency = self._depends_on(cluster, job)
         # Slurm has let it go: what it waited for has ended there, and must end in the shadow.
         understood = all(AFTER.fullmatch(part) for part in dependency.split(","))
         after = re.sub(r"after(ok|notok)", "afterany", dependency) if understood else ""
@@ -413,16 +452,23 @@ class Gain:
             yield entry
 
 
-def _waits_for(cluster: Cluster, dependency: str) -> bool:
+def _going_on(cluster: Cluster) -> dict[int, list[str]]:
+    """The keys of the jobs that wait or run, by their numbers and by those of their arrays."""
+    found: dict[int, list[str]] = {}
+    for job in cluster.jobs:
+        for number in {job.own, job.array} if job.pending or job.running else ():
+            found.setdefault(number, []).append(job.key)
+    return found
+
+
+def _waits_for(going_on: Mapping[int, Sequence[str]], dependency: str) -> bool:
     """Whether the job that a dependency names waits or runs."""
     found = AFTER.fullmatch(dependency)
     if found is None:
         return False
-    number, task = int(found[2]), found[3] or ""
-    return any(
-        number in (job.own, job.array) and task in ("", "_*", job.key[len(found[2]) :])
-        for job in cluster.jobs if job.pending or job.running
-    )  # fmt: skip
+    number, task = found[2], found[3] or ""
+    keys = going_on.get(int(number), ())
+    return any(task in ("", "_*", key[len(number) :]) for key in keys)
 
 
 def _let_go(job: Job, now_s: int) -> bool:

@@ -170,6 +170,26 @@ def test_a_slurm_that_starts_late_is_seen_to_lose(tmp_path: Path) -> None:
     assert told["jobs_open"] == 0
     assert told["wait_s_mean"] >= 60 > told["shadow_wait_s_mean"] >= 0
     assert told["slowdown_mean"] > told["shadow_slowdown_mean"] >= 1
+    assert told["wait_s_max"] > told["shadow_wait_s_max"] >= told["shadow_wait_s_mean"]
+    same = ("jobs", "wait_s_mean", "shadow_wait_s_mean")
+    assert told["by_length"] == {"short": {name: told[name] for name in same}}
+
+
+def test_the_longest_waits_are_of_jobs_that_wait_too(tmp_path: Path) -> None:
+    """Until the instant that the shadow has come to, under Slurm and in the shadow."""
+    site = Site.of(2, 40, lag_s=60)
+    made, waits = gain(tmp_path), []
+    for _ in range(90):
+        site.step()
+        made.see(read(site))
+        told = made.as_dict()
+        until_s = told["simulated_until_s"]
+        counted = [each for each in made._jobs.values() if each.counted and not each.fixed]
+        open_s = [(each.shadow_s or until_s) - each.since_s for each in counted]
+        assert told["shadow_wait_s_max"] == max([made.totals.shadow_longest_s, *open_s])
+        waits.append((told["wait_s_max"], told["shadow_wait_s_max"]))
+        assert all(wait_s >= 0 for wait_s in waits[-1])
+    assert max(waits)[0] >= 60
 
 
 def test_the_clock_of_the_shadow_waits_for_what_is_not_known(tmp_path: Path) -> None:
@@ -346,11 +366,17 @@ def test_watch_tells_of_the_gain(tmp_path: Path, capsys: pytest.CaptureFixture[s
         state = tmp_path / "state" / NAME
         kept = json.loads(state.read_text())
         kept["totals"] = {"jobs": 200, "wait_s": 20_000, "shadow_wait_s": 15_000,
-                          "slowdown": 500.0, "shadow_slowdown": 600.0}  # fmt: skip
+                          "slowdown": 500.0, "shadow_slowdown": 600.0,
+                          "longest_s": 900, "shadow_longest_s": 700, "by_length": {
+                              "long": {"jobs": 2, "wait_s": 1_200, "shadow_wait_s": 800},
+                              "short": {"jobs": 198, "wait_s": 17_820, "shadow_wait_s": 13_860},
+                          }}  # fmt: skip
         state.write_text(json.dumps(kept))
         assert cli.run(given) == 0
         later = capsys.readouterr().out
         assert cli.run([*given, "--json"]) == 0
+    assert "longest wait so far 900 s under Slurm, 700 s under easy; mean wait by length: " in later
+    assert "198 short (< 1 h) 90 s and 70 s, 2 long (> 5 h) 600 s and 400 s" in later
     assert "gain of easy: no job has ended yet, under Slurm and in the simulation" in text
     assert "mean wait 100 s under Slurm, 75 s under easy; " in later
     assert "mean bounded slowdown 2.50 and 3.00" in later

@@ -126,18 +126,20 @@ def _compressed(
     A job that has just been stopped and may start now as promised is placed anew.
     """
     M = np.empty(counted.shape, dtype=np.int64)
+    before = start.copy()
     for k in range(primary.shape[0]):
         j = primary[k]
         if start[j] == _NO_START:
             continue
         profile = with_room(profile, 1)
+        floor = _floor_of_promised(block, planned_s, watts, primary, k, start, before)
         ask, need, lasts = block[_REQUEST:, j], block[_UNITS, j], planned_s[j]
         entries = slice(promises.offset[j], promises.offset[j + 1])
         node, units = promises.node[entries], promises.units[entries]
         hold(profile, start[j], start[j] + lasts, ask, node, units, watts[j], 1)
         anew = homes.of.shape[0] > 0 and homes.of[j] >= 0 and start[j] == profile.time[0]
         latest = start[j] if anew else start[j] - 1
-        begin = earliest(profile, ask, need, watts[j], lasts, latest, M)
+        begin = earliest(profile, ask, need, watts[j], lasts, latest, M, floor)
         if begin >= 0:
             start[j] = begin
             placed = _put(
@@ -147,6 +149,84 @@ def _compressed(
             hold(profile, start[j], start[j] + lasts, ask, node, units, watts[j], -1)
             placed = _keep(placed, j, node, units)
     return profile, placed
+
+
+@kernel
+def _floor(
+    block: IntArray,
+    planned_s: IntArray,
+    watts: IntArray,
+    order: IntArray,
+    at: int,
+    start: IntArray,
+    placed: ByteArray,
+) -> int:
+    """What the job at a position of an order cannot start before, going by those ``placed`` so far.
+
+    In a pass capacity only gets less: where a job found no room that asks for no more, for no
+    longer, there is none.
+    """
+    j, floor = order[at], 0
+    for k in range(at):
+        i = order[k]
+        if (
+            placed[i]
+            and start[i] > floor
+            and planned_s[i] <= planned_s[j]
+            and watts[i] <= watts[j]
+            and _asks_no_more(block, i, j)
+        ):
+            floor = start[i]
+    return floor
+
+
+@kernel
+def _floor_of_promised(
+    block: IntArray,
+    planned_s: IntArray,
+    watts: IntArray,
+    order: IntArray,
+    at: int,
+    start: IntArray,
+    before: IntArray,
+) -> int:
+    """What a promised job cannot start before, going by those that were gone through before it.
+
+    As in `_floor`, if it ends before the place that it has itself, and before the places that jobs
+    have left since: ``before`` has the starts that were promised.
+    """
+    j, floor = order[at], 0
+    unchanged = before[j]
+    for k in range(at - 1, -1, -1):
+        i = order[k]
+        if start[i] == _NO_START:
+            continue
+        most = unchanged - planned_s[j] + 1
+        if most <= floor:
+            break
+        if (
+            start[i] > floor
+            and planned_s[i] <= planned_s[j]
+            and watts[i] <= watts[j]
+            and _asks_no_more(block, i, j)
+        ):
+            floor = min(start[i], most)
+        if start[i] < before[i]:
+            unchanged = min(unchanged, before[i])
+    return floor
+
+
+@kernel
+def _asks_no_more(block: IntArray, i: int, j: int) -> bool:
+    """Whether job i fits wherever job j does."""
+    if block[_UNITS, i] > block[_UNITS, j]:
+        return False
+    for r in range(_REQUEST, block.shape[0]):
+        mine, other = block[r, i], block[r, j]
+        # Below 0 it is how many units may share a node.
+        if mine > max(other, 0) or (mine < 0 and (other >= 0 or mine > other)):
+            return False
+    return True
 
 
 @allocating
@@ -191,6 +271,7 @@ def plan(
         nothing_placed(jobs), homes,
     )  # fmt: skip
     promised = (start > now).sum()
+    newly = np.zeros(jobs, dtype=np.int8)
     M = np.empty(capacity.shape, dtype=np.int64)
     strict = depth == 0
     for turn in range(1 if strict else 2):
@@ -203,9 +284,12 @@ def plan(
                 break
             ask, need = block[_REQUEST:, j], block[_UNITS, j]
             latest = _FOREVER if turn == 0 and not strict else now
-            begin = earliest(profile, ask, need, watts[j], lasting[j], latest, M)
+            floor = 0
+            if turn == 0:
+                floor = _floor(block, lasting, watts, order, k, start, newly)
+            begin = earliest(profile, ask, need, watts[j], lasting[j], latest, M, floor)
             if begin >= 0:
-                start[j] = begin
+                start[j], newly[j] = begin, 1
                 profile = with_room(profile, 1)
                 placed = _put(
                     profile, placed, j, begin, M, counted, block, lasting, watts[j], best_fit,

@@ -169,13 +169,15 @@ def earliest(
     duration: int,
     latest: int,
     M: IntArray,
+    floor: int = 0,
 ) -> int:
     """First instant, ``latest`` at most, from which a job fits for its whole duration; else -1.
 
-    ``M`` becomes the elementwise minimum of the free capacity over that time.
+    ``M`` becomes the elementwise minimum of the free capacity over that time. It is known that the
+    job does not fit from any instant before ``floor``.
     """
     size = profile.size[0]
-    k = looked = 0
+    k = looked = int(np.searchsorted(profile.time[:size], floor))
     while k < size and profile.time[k] <= latest:
         end = profile.time[k] + duration
         last = looked = max(looked, k)
@@ -199,6 +201,12 @@ def earliest(
                 break
         if fitting:
             return int(profile.time[k])
+        # Not even the last of these segments hold the job together: no start before them is good.
+        k = later
+        _copy(profile.free[profile.slot[k]], M)
+        while fits(M, ask, units):
+            k -= 1
+            _lower(M, profile.free[profile.slot[k]])
         k += 1
     return -1
 

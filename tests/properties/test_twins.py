@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,8 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.run import run_of
 from cpdispatch.simulator.simulation import Simulation
-from cpdispatch.system import System
+from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads import from_table, prepare
 from tests.effort import examples
 from tests.oracles import plain
 from tests.strategies import systems, workloads
@@ -48,6 +50,29 @@ def same_schedule(
         assert (int(sim.records.start_s[row]), placed) == (start, nodes if start >= 0 else {}), row
 
 
+def few_shapes(seed: int) -> tuple[Workload, System]:
+    """Many jobs of a few shapes; half of them end early, so that promised starts move."""
+    choose = random.Random(seed)
+    groups = NodeGroup("a", choose.randint(1, 3), (4, 2)), NodeGroup("b", 1, (6, 0))
+    shapes = [
+        (
+            choose.randint(1, 3),
+            choose.randint(1, 4),
+            choose.choice([0, 0, 1]),
+            choose.randint(1, 12),
+        )
+        for _ in range(choose.randint(2, 5))
+    ]
+    rows, submit = [], 0
+    for _ in range(30):
+        shape, submit = choose.choice(shapes), submit + choose.randint(0, 1)
+        rows.append((submit, *shape, choose.choice([1, shape[-1]])))
+    names = "submit", "units", "core", "gpu", "requested", "runtime"
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    ids = list(range(1, len(rows) + 1))
+    return prepare(from_table({"id": ids, **columns}), System("few", ("core", "gpu"), groups))
+
+
 policies = st.sampled_from([*sorted(plain.KEYS), "priority"])
 
 
@@ -80,3 +105,9 @@ def test_deep_reservations_give_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, depth: float, best: bool
 ) -> None:
     same_schedule(*case, plain.Rules(primary, secondary, depth=depth, best_fit=best))
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**32))
+def test_promises_of_jobs_that_are_alike_are_the_plain_twins(seed: int) -> None:
+    same_schedule(*few_shapes(seed), plain.Rules(depth=math.inf))

@@ -16,13 +16,15 @@ from cpdispatch.verify.levels import (
     of_shares,
     taken_from_pool,
     units_on_nodes,
-    units_that_fit,
 )
 from cpdispatch.verify.plan import Planned, held_by_running, held_entries
 from cpdispatch.verify.violation import Kind, Violation
 
 _AT_ONCE = 64
 """The most instants for which the free capacity of all nodes is held in memory at a time."""
+
+_LEVELS_MOST = 512
+"""The most instants for which it is kept, as the jobs that are looked at share them."""
 
 
 def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -> list[Violation]:
@@ -135,7 +137,9 @@ class _Beside:
                 self.planned[self.during(job)] += job.units * np.array(job.request)
         self.pool = self._pool() - self.planned
         self.watts = self._watts(plan)
+        self._find_alike()
         self.room = self._room({tuple(job.request) for job in late})
+        self.levels: dict[int, IntArray] = {}
 
     def during(self, job: Planned) -> BoolArray:
         """The instants at which a planned job runs."""
@@ -153,44 +157,58 @@ class _Beside:
         pool: IntArray = self.capacity.sum(axis=0) - np.cumsum(taken, axis=0)
         return pool
 
-    def _room(self, requests: set[tuple[int, ...]]) -> dict[tuple[int, ...], IntArray]:
-        """How many units of each request fit on the nodes at each instant, shape (instants,).
-
-        Nodes that hold the same all the time are looked at once.
-        """
-        alike: dict[bytes, list[int]] = {}
+    def _find_alike(self) -> None:
+        """Find the nodes that hold the same all the time: of each class one is looked at."""
+        alike: dict[bytes, int] = {}
         held = self.held
         rows = np.column_stack((held.start_s, held.end_s, held.amount))
         rows = rows[np.lexsort((*rows.T, held.node))]
         ends = np.cumsum(np.bincount(held.node, minlength=len(self.capacity))).tolist()
-        for node, (low, high) in enumerate(pairwise([0, *ends])):
-            key = self.capacity[node].tobytes() + rows[low:high].tobytes()
-            alike.setdefault(key, []).append(node)
-        one = [nodes[0] for nodes in alike.values()]
-        many = np.array([len(nodes) for nodes in alike.values()])
+        keys = [
+            self.capacity[node].tobytes() + rows[low:high].tobytes()
+            for node, (low, high) in enumerate(pairwise([0, *ends]))
+        ]
+        self.class_of = np.array([alike.setdefault(key, len(alike)) for key in keys])
+        self.many = np.bincount(self.class_of)
+        one = np.unique(self.class_of, return_index=True)[1]
+        mine = np.isin(held.node, one)
+        self.empty, self.amount = self.capacity[one], held.amount[mine]
+        self.place = self.class_of[held.node[mine]]
+        self.began, self.over = (
+            np.searchsorted(self.times, at) for at in (held.start_s[mine], held.end_s[mine])
+        )
+
+    def _room(self, requests: set[tuple[int, ...]]) -> dict[tuple[int, ...], IntArray]:
+        """How many units of each request fit on the nodes at each instant, shape (instants,)."""
         room = {
             request: np.empty(len(self.times), dtype=np.int64)
             for request in requests
             if max(request) > 0
         }
-        mine = np.isin(held.node, one)
-        place = np.searchsorted(np.array(one), held.node[mine])
-        began, over = (
-            np.searchsorted(self.times, at) for at in (held.start_s[mine], held.end_s[mine])
-        )
-        free, amount = self.capacity[one], held.amount[mine]
+        free = self.empty
         for low in range(0, len(self.times), _AT_ONCE):
             high = min(low + _AT_ONCE, len(self.times))
             change = np.zeros((high - low, *free.shape), dtype=np.int64)
-            for at, sign in ((began, -1), (over, 1)):
+            for at, sign in ((self.began, -1), (self.over, 1)):
                 now = (low <= at) & (at < high)
-                np.add.at(change, (at[now] - low, place[now]), sign * amount[now])
+                np.add.at(change, (at[now] - low, self.place[now]), sign * self.amount[now])
             levels = free + np.cumsum(change, axis=0)
             free = levels[-1]
             for request, units in room.items():
                 fit = units_on_nodes(np.maximum(levels, 0), np.array(request))
-                units[low:high] = (fit * many).sum(axis=1)
+                units[low:high] = (fit * self.many).sum(axis=1)
         return room
+
+    def _level(self, instant: int) -> IntArray:
+        """What the nodes of each class have left at an instant, shape (classes, resources)."""
+        if instant not in self.levels:
+            if len(self.levels) == _LEVELS_MOST:
+                del self.levels[next(iter(self.levels))]
+            on = (self.began <= instant) & (instant < self.over)
+            free = self.empty.copy()
+            np.subtract.at(free, self.place[on], self.amount[on])
+            self.levels[instant] = np.maximum(free, 0)
+        return self.levels[instant]
 
     def _watts(self, plan: list[Planned]) -> IntArray:
         """What is left under the power cap, shape (instants,)."""
@@ -244,18 +262,25 @@ class _Beside:
         No start before that time is feasible, because each such job would still run at the last
         conflicting instant.
         """
-        least, need = self.capacity, job.units * np.array(job.request)
+        request, own, held = np.array(job.request), sorted(job.nodes or ()), self.held
+        need, asks = job.units * request, bool((request > 0).any())
         pooled = self.planned.copy()
         if job.nodes is None:
             pooled[self.during(job)] -= need
+        # Its own nodes are no part of their classes.
+        others = np.flatnonzero(np.isin(held.node, own) & (held.id != job.position))
+        begin_s, end_s, amount = held.start_s[others], held.end_s[others], held.amount[others]
+        place = np.searchsorted(np.array(own, dtype=np.int64), held.node[others])
+        rest = self.many - np.bincount(self.class_of[own], minlength=len(self.many))
+        many = np.concatenate((rest, np.ones(len(own), dtype=np.int64)))
+        least = np.concatenate((self.empty, self.capacity[own]))
         for k in reversed(range(low, high)):
-            time, held = self.times[k], self.held
-            on = (held.start_s <= time) & (time < held.end_s) & (held.id != job.position)
-            free = self.capacity.copy()
-            np.subtract.at(free, held.node[on], held.amount[on])
-            free = np.maximum(free, 0)
+            on = (begin_s <= self.times[k]) & (self.times[k] < end_s)
+            here = self.capacity[own]
+            np.subtract.at(here, place[on], amount[on])
+            free = np.concatenate((self._level(k), np.maximum(here, 0)))
             least = np.minimum(least, free)
-            lacks = (free.sum(axis=0) - pooled[k] < need) & (need > 0)
-            if lacks.any() or units_that_fit(least, np.array(job.request)) < job.units:
+            lacks = (many @ free - pooled[k] < need) & (need > 0)
+            if lacks.any() or (asks and units_on_nodes(least, request) @ many < job.units):
                 return k
         return -1

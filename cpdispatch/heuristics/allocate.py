@@ -78,8 +78,18 @@ def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
     )
 
 
-def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -> Placements:
+def start_in_order(
+    instance: Instance,
+    order: IntArray,
+    best_fit: bool = True,
+    beside: Placements = NOTHING_PLACED,
+) -> Placements:
     """Start the jobs at these queue positions one after the other; skip those that do not fit.
+
+    Parameters
+    ----------
+    beside : Placements
+        Queued jobs that are planned: what they hold is kept for them from now on.
 
     Returns
     -------
@@ -89,10 +99,18 @@ def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -
     """
     if instance.dependencies is not None:
         order = order[instance.eligible()[order]]
+    free, watts = instance.free, instance.power_free()
+    if len(beside):
+        owner = np.repeat(beside.position, np.diff(beside.offset))
+        amount = np.maximum(instance.queue.request[owner], 0) * beside.units[:, None]
+        free = free.copy()
+        np.subtract.at(free, beside.node, amount)
+        free = sealed(np.maximum(free, 0))
+        watts -= int(instance.job_power(instance.queue.take(beside.position)).sum())
     return as_placements(
         kernels.greedy(
             instance.now,
-            instance.free,
+            free,
             instance.system.counted,
             instance.queue.block,
             instance.queue.planned_s,
@@ -100,7 +118,7 @@ def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -
             best_fit,
             *changes(instance),
             power_unit(instance),
-            max(instance.power_free(), 0),
+            max(watts, 0),
         )
     )
 

@@ -283,19 +283,36 @@ def usable_for(
     if change_s.shape[0] == 0:
         return free
     level, usable = free.copy(), free.copy()
-    first = 0
+    _pass_changes(level, usable, 0, until, change_s, change_node, change_capacity)
+    return usable
+
+
+@kernel
+def _pass_changes(
+    level: IntArray,
+    usable: IntArray,
+    first: int,
+    until: int,
+    change_s: IntArray,
+    change_node: IntArray,
+    change_capacity: IntArray,
+) -> int:
+    """Go through the changes from the ``first`` one to an instant; the first one after that.
+
+    ``level`` is what is free then, ``usable`` what was free at every instant up to then.
+    """
     while first < change_s.shape[0] and change_s[first] < until:
         last = first
         while last < change_s.shape[0] and change_s[last] == change_s[first]:
-            for r in range(free.shape[1]):
+            for r in range(level.shape[1]):
                 level[change_node[last], r] += change_capacity[last, r]
             last += 1
         for k in range(first, last):
             node = change_node[k]
-            for r in range(free.shape[1]):
+            for r in range(level.shape[1]):
                 usable[node, r] = max(min(usable[node, r], level[node, r]), 0)
         first = last
-    return usable
+    return first
 
 
 @allocating
@@ -348,11 +365,15 @@ def each_fits(
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """For each job, whether it alone fits."""
     answer = np.zeros(block.shape[1], dtype=np.bool_)
-    pool = _pool(free)
-    for j in range(block.shape[1]):
+    pool, level, usable, first = _pool(free), free.copy(), free.copy(), 0
+    by_duration = ascending(planned_s)
+    for k in range(by_duration.shape[0]):
+        j = by_duration[k]
         ask, units = block[_REQUEST:, j], block[_UNITS, j]
         if pool_has(pool, ask, units) and watts_of(ask, units, power_unit) <= watts_free:
             until = now + planned_s[j]
-            usable = usable_for(free, until, change_s, change_node, change_capacity)
+            first = _pass_changes(
+                level, usable, first, until, change_s, change_node, change_capacity
+            )
             answer[j] = fits(usable, ask, units)
     return answer

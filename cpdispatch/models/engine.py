@@ -27,6 +27,7 @@ from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import unknown
 from cpdispatch.garbage import no_collection
 from cpdispatch.heuristics import limits, test_runs
+from cpdispatch.heuristics.allocate import start_in_order
 from cpdispatch.heuristics.order_search import OrderSearch
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.schedule_input import held_in
@@ -191,6 +192,10 @@ class Engine:
         for answer in answers:
             start_s[answer.part.position] = answer.schedule.start_s
             placed |= answer.places()
+        if not all(answer.complete for answer in answers):
+            found = self.in_haste(instance, start_s, Placements.of(placed))
+            start_s[found.position] = instance.now
+            placed |= found.as_dict()
         left = test_runs.WAYS["left"]
         tests = test_runs.candidates(instance, self.test_s, instance.starved(), left)
         start_s, placements, bound_s = test_runs.completed(
@@ -214,6 +219,19 @@ class Engine:
             regime="live" if self.live else "deterministic",
         )  # fmt: skip
         return Decision(start_s, reason, placements, certificate, bound_s)
+
+    def in_haste(self, instance: Instance, start_s: IntArray, planned: Placements) -> Placements:
+        """Jobs that start beside the beginning of a plan: no time was left to plan them.
+
+        Those that have waited too long come first, then those that are planned first.
+        """
+        order = slowdown_priority(instance, self.objective in objectives.BY_PRIORITY)
+        order = order[np.argsort(~instance.starved()[order], kind="stable")]
+        waits = start_s == NO_START
+        if instance.stopped is not None and instance.restart_cost_s:
+            waits[instance.stopped.position] = False
+        clear = test_runs.clearing(instance)
+        return start_in_order(clear, order[waits[order]], beside=planned)
 
 
 def slowdown_priority(instance: Instance, site_first: bool = False) -> IntArray:
@@ -245,6 +263,7 @@ class _Throwaway:
             orders = OrderSearch(part.generator, part.first_order, part.weights.per_s, part.locked)
             orders.run(1)
             orders.kick(KICK)
+        engine.in_haste(instance, np.full(len(instance.queue), NO_START), Placements.of({}))
         return engine.decision(instance, answers, budget)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from cpdispatch import toys
 from cpdispatch.compile import is_kept
+from cpdispatch.heuristics.allocate import start_in_order
 from cpdispatch.heuristics.limits import planned
 from cpdispatch.heuristics.order_search import OrderSearch, improve
 from cpdispatch.heuristics.postpone_search import PostponeSearch
@@ -51,7 +52,7 @@ def compile_kernels(beside: str = "cpdispatch.models.warming") -> None:
 
 
 def play_search() -> None:
-    """Call the kernels of list schedules, of the searches over them, and of the pool."""
+    """Call the kernels of list schedules, of the searches over them, of the pool, and of starts."""
     for part in _parts():
         search = OrderSearch(part.generator, part.first_order, part.weights.per_s, part.locked)
         search.run(1)
@@ -66,6 +67,8 @@ def play_search() -> None:
         pool.improve(start_s, part.weights, _STEPS)
         pool.holds(start_s)
         pool.earliest()
+    for toy in toys.every_kind():
+        start_in_order(planned(toy, "upper"), np.arange(len(toy.queue)))
 
 
 def play_bounds() -> None:

@@ -24,6 +24,7 @@ from cpdispatch import verify
 from cpdispatch.decision import NO_START, Decision, Reason
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics import schedule_generation
+from cpdispatch.heuristics.allocate import start_in_order
 from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
@@ -827,7 +828,7 @@ def test_whatever_the_solvers_process_does_the_answer_is_there_in_time(
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_a_budget_for_less_than_all_jobs_gives_the_beginning_of_a_plan(
+def test_a_budget_for_less_than_all_jobs_gives_the_beginning_of_a_plan_and_what_fits_beside_it(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(schedule_generation, "_BATCH", 2)
@@ -840,6 +841,22 @@ def test_a_budget_for_less_than_all_jobs_gives_the_beginning_of_a_plan(
     assert told.bound is None
     assert told.status == "heuristic"
     assert told.value == float(verify.objective_value(instance, told.objective, starts(decision)))
+
+
+def test_nodes_are_not_left_idle_where_there_is_no_time_for_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside the first job of the plan one of the others fits now."""
+    monkeypatch.setattr(schedule_generation, "_BATCH", 1)
+    waits = {"starvation": {"threshold": 10, "bound": 0}, "running": [running(900, 9, [2, 0], 0)]}
+    one_node = [{"name": "a", "nodes": 1, "capacity": [8, 0]}]
+    narrow = [job(k, 5, 1, 1, 0, submit=95) for k in range(1, 8)]
+    instance = queued(job(0, 5, 1, 5, 0), *narrow, groups=one_node, **waits)
+    decision = engine("hcp", limit_s=1e-6).dispatch(instance)
+    assert wrong(instance, decision) == []
+    assert starts(decision) == {0: 100, 1: 100}
+    decision = engine("hcp", limit_s=1e-6).dispatch(queued(*narrow))
+    assert starts(decision) == dict.fromkeys(range(7), 100)
 
 
 @many
@@ -858,6 +875,8 @@ def test_the_beginning_of_a_plan_is_sound_and_nothing_is_said_of_its_quality(
         assert told.limit_hit
         assert told.bound is None
         assert told.status == "heuristic"
+        left = np.flatnonzero(decision.start_s == NO_START)
+        assert not len(start_in_order(planned, left, beside=decision.placements))
     if len(one.parts(planned, chosen)) == 1:
         assert set(chosen.first[:batch].tolist()) <= set(starts(decision))
 

@@ -101,10 +101,10 @@ def decisions(system: str, queued: int, dispatcher: str) -> dict[str, float]:
 def write(system: str, dispatcher: str, told: dict[str, float]) -> None:
     """Put a row into the table, in place of an earlier one."""
     before = TABLE.read_text() if TABLE.exists() else ""
-    row = [f"`{system}`", f"`{dispatcher}`", *(f"{value:.0f}" for value in told.values())]
+    row = [system, dispatcher, *(f"{value:.0f}" for value in told.values())]
     text = merged(
         before, ["system", "dispatcher", *told], [row], 2,
-        lambda row: (row[0], DISPATCHERS.index(row[1].strip("`"))),
+        lambda row: (row[0], DISPATCHERS.index(row[1])),
     )  # fmt: skip
     write_bytes(TABLE, text.encode())
 

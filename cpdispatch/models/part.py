@@ -80,7 +80,7 @@ def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selecti
     order : int64 array, shape (queued,)
         Queue positions by tier and priority, highest first.
     m : int
-        How many of the jobs that fit now, at most.
+        How many of the jobs that fit now, at most; the starved ones first.
     reserve : int
         How many of those that do not stay in the plan. Nothing delays the first of them that comes
         after no queued job.
@@ -112,7 +112,7 @@ def could_run(instance: Instance) -> BoolArray:
     """Whether each queued job can be planned: it fits the nodes in service when nothing runs."""
     capacity = instance.system.capacity.copy()
     capacity[instance.down] = 0
-    possible = fit_capacity(capacity, instance.queue.block)
+    possible = fit_capacity(sealed(capacity), instance.queue.block)
     if instance.power is not None:
         possible &= instance.job_power(instance.queue) <= instance.power.cap
     if instance.stopped is not None and instance.restart_cost_s:

@@ -169,13 +169,7 @@ def _floor(
     j, floor = order[at], 0
     for k in range(at):
         i = order[k]
-        if (
-            placed[i]
-            and start[i] > floor
-            and planned_s[i] <= planned_s[j]
-            and watts[i] <= watts[j]
-            and _asks_no_more(block, i, j)
-        ):
+        if placed[i] and start[i] > floor and _asks_no_more(block, planned_s, watts, i, j):
             floor = start[i]
     return floor
 
@@ -204,12 +198,7 @@ def _floor_of_promised(
         most = unchanged - planned_s[j] + 1
         if most <= floor:
             break
-        if (
-            start[i] > floor
-            and planned_s[i] <= planned_s[j]
-            and watts[i] <= watts[j]
-            and _asks_no_more(block, i, j)
-        ):
+        if start[i] > floor and _asks_no_more(block, planned_s, watts, i, j):
             floor = min(start[i], most)
         if start[i] < before[i]:
             unchanged = min(unchanged, before[i])
@@ -217,9 +206,9 @@ def _floor_of_promised(
 
 
 @kernel
-def _asks_no_more(block: IntArray, i: int, j: int) -> bool:
+def _asks_no_more(block: IntArray, planned_s: IntArray, watts: IntArray, i: int, j: int) -> bool:
     """Whether job i fits wherever job j does."""
-    if block[_UNITS, i] > block[_UNITS, j]:
+    if planned_s[i] > planned_s[j] or watts[i] > watts[j] or block[_UNITS, i] > block[_UNITS, j]:
         return False
     for r in range(_REQUEST, block.shape[0]):
         mine, other = block[r, i], block[r, j]

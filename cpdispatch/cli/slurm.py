@@ -507,7 +507,7 @@ def _gain_row(gain: Gain | None) -> dict[str, Any]:
 
 def _show_gain(row: dict[str, Any] | None) -> None:
     from cpdispatch.adapters.slurm.gain import FEW
-    from cpdispatch.analyze.compare import LENGTHS
+    from cpdispatch.analyze.compare import GROWTH, GROWTH_S, LENGTHS
 
     if row is None:
         return
@@ -547,6 +547,11 @@ def _show_gain(row: dict[str, Any] | None) -> None:
             "be chance. A record, replayed with simulate --shake, tells what is not.",
             flush=True,
         )
+    longest_s, shadow_longest_s = row["wait_s_max"], row["shadow_wait_s_max"]
+    more_s = shadow_longest_s - longest_s
+    if jobs >= FEW and longest_s and more_s >= GROWTH_S and shadow_longest_s > GROWTH * longest_s:
+        longer = more_s / longest_s
+        print(f"But the longest wait would have been {longer:.0%} longer.", flush=True)
 
 
 def _jobs(many: int) -> str:

@@ -367,7 +367,7 @@ def test_watch_tells_of_the_gain(tmp_path: Path, capsys: pytest.CaptureFixture[s
         kept = json.loads(state.read_text())
         kept["totals"] = {"jobs": 200, "wait_s": 20_000, "shadow_wait_s": 15_000,
                           "slowdown": 500.0, "shadow_slowdown": 600.0,
-                          "longest_s": 900, "shadow_longest_s": 700, "by_length": {
+                          "longest_s": 900, "shadow_longest_s": 1170, "by_length": {
                               "long": {"jobs": 2, "wait_s": 1_200, "shadow_wait_s": 800},
                               "short": {"jobs": 198, "wait_s": 17_820, "shadow_wait_s": 13_860},
                           }}  # fmt: skip
@@ -375,7 +375,8 @@ def test_watch_tells_of_the_gain(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert cli.run(given) == 0
         later = capsys.readouterr().out
         assert cli.run([*given, "--json"]) == 0
-    assert "longest wait so far 900 s under Slurm, 700 s under easy; mean wait by length: " in later
+    assert "longest wait so far 900 s under Slurm, 1,170 s under easy; mean wait by l" in later
+    assert "\nBut the longest wait would have been 30% longer.\n" in later
     assert "198 short (< 1 h) 90 s and 70 s, 2 long (> 5 h) 600 s and 400 s" in later
     assert "gain of easy: no job has ended yet, under Slurm and in the simulation" in text
     assert "mean wait 100 s under Slurm, 75 s under easy; " in later

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -802,7 +802,7 @@ class Driver:
         """Leave a job to whoever holds it; it loses the nodes that were chosen for it."""
         entry.state, entry.test_s, entry.admin, entry.vain = "kept", 0, False, 0
         done.kept[job.key] = job.remark or job.reason
-        if not self._rules.dry:
+        if not self._rules.dry and not self._is_free(job, entry):
             self._journal.save()  # its nodes may be all that tells whose hold it is
         self._freed(job, entry, done)
 
@@ -811,7 +811,7 @@ class Driver:
 
         Only then do the names of nodes that it is seen with later prove that it was released.
         """
-        if self._rules.dry or _names_in(job.required) == _names_in(entry.required):
+        if self._rules.dry or self._is_free(job, entry):
             return True
         try:
             self._slurm.update(job.address, {"nodelist": entry.required})
@@ -820,6 +820,11 @@ class Driver:
             return False
         entry.nodes = []  # from now on, whoever names these nodes for it wants them
         return True
+
+    @staticmethod
+    def _is_free(job: Job, entry: Entry) -> bool:
+        """Whether a job has none of the nodes that were chosen for it."""
+        return _names_in(job.required) == _names_in(entry.required)
 
     def _own_nodes(self, job: Job, entry: Entry | None) -> str:
         """The nodes that a job asks for itself: others may change them while it waits."""
@@ -913,19 +918,19 @@ class Driver:
             When Slurm lets the driver change no job.
         """
         guard.fall_silent(self._folder)
-        handed: list[str] = []
+        handed: dict[str, None] = {}
         # Slurm cuts long lists of tasks, and a change can come at a bad moment: look again.
         for _ in range(_ROUNDS):
             again, said = self._hand_back_once(handed)
-            handed += [key for key in again if key not in handed]
+            handed |= dict.fromkeys(again)
             if not again and not said:
                 self._journal.jobs.clear()
                 self._journal.seen([])
                 self._journal.save()
-                return handed
+                return list(handed)
         raise SlurmError(f"jobs are still held: {'; '.join(said[:1]) or ', '.join(again[:9])}")
 
-    def _hand_back_once(self, before: Sequence[str]) -> tuple[list[str], list[str]]:
+    def _hand_back_once(self, before: Collection[str]) -> tuple[list[str], list[str]]:
         """Change every job that is not Slurm's own; their keys, and what was refused."""
         handed: list[str] = []
         cluster = read(self._slurm)

@@ -28,7 +28,7 @@ from cpdispatch import cli, dispatch, instance
 from cpdispatch.adapters.decided import decided
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client, RefusedError, SlurmError
-from cpdispatch.adapters.slurm.cluster import job_of, node_of, read
+from cpdispatch.adapters.slurm.cluster import KEPT, job_of, node_of, read
 from cpdispatch.adapters.slurm.drive import FIRST, LAST, Driver
 from cpdispatch.adapters.slurm.journal import NAME, Journal
 from cpdispatch.adapters.slurm.picture import Claim, take
@@ -1166,6 +1166,25 @@ def test_a_job_that_others_hold_stays_so_until_they_release_it(
     assert made.cycle().retracted == ["9"]  # it comes in its turn, as before
     drive(slurm, tmp_path)
     assert slurm.row("9")["job_state"] == "COMPLETED"
+
+
+def test_the_journal_is_written_once_however_many_jobs_others_hold(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    save = Journal.save
+
+    def counted(journal: Journal) -> None:
+        written.append(len(journal.jobs))
+        save(journal)
+
+    made = driver(slurm, tmp_path)
+    for row in slurm.data["jobs"]:
+        if row["job_state"] == "PENDING":
+            row["comment"] = KEPT
+    monkeypatch.setattr(Journal, "save", counted)
+    assert len(made.cycle().kept) > 5
+    assert len(written) <= 4
 
 
 @pytest.mark.parametrize(

@@ -97,14 +97,14 @@ class Variant:
         return self.formulation is PooledModel
 
 
-ALL = 1000
+JOBS_MOST = 1000
 """Jobs in the models that have no bound of their own, at most.
 
 For longer queues such a model is too large to be searched, and its list schedules alone take longer
 than a decision may.
 """
 _ORIGINAL: Mapping[str, Any] = {
-    "m": ALL, "filtered": False, "overdue_run_on": False, "fruitless": None
+    "m": JOBS_MOST, "filtered": False, "overdue_run_on": False, "fruitless": None
 }  # fmt: skip
 VARIANTS: Mapping[str, Variant] = {
     variant.name: variant

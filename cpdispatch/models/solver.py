@@ -56,9 +56,9 @@ READY = b"CP-SAT!\n"
 REQUEST = struct.Struct("<QQQ")
 """Header of a problem: its number, the bytes of its model and of its parameters, which follow."""
 
-ANSWER = struct.Struct("<8sQiQdddd")
+ANSWER = struct.Struct("<8sQiQQdddd")
 """Header of an answer: `READY`, the problem's number, status, how many values follow (int64 each),
-objective, bound, wall and deterministic time."""
+conflicts, objective, bound, wall and deterministic time."""
 
 NOT_STARTED, DIED = "its process could not be started", "its process died"
 LATE, NONSENSE = "its process gave no answer in time", "its process answered nonsense"
@@ -86,6 +86,7 @@ class Response:
     wall_s: float
     deterministic_s: float
     """CP-SAT's own account of the search, seconds."""
+    conflicts: int
 
 
 # ------------------------------------------------------------------------------- the caller's side
@@ -467,6 +468,7 @@ def _response(
     code: int,
     values: array[int],
     variables: int,
+    conflicts: int,
     objective: float,
     bound: float,
     wall_s: float,
@@ -479,11 +481,11 @@ def _response(
     if status not in _SOLVED:
         if values:
             raise ValueError
-        return Response(status, None, None, (), wall_s, deterministic_s)
+        return Response(status, None, None, (), wall_s, deterministic_s, conflicts)
     if len(values) != variables or not math.isfinite(objective):
         raise ValueError
     proven = bound if math.isfinite(bound) else None
-    return Response(status, objective, proven, tuple(values), wall_s, deterministic_s)
+    return Response(status, objective, proven, tuple(values), wall_s, deterministic_s, conflicts)
 
 
 @functools.cache
@@ -548,9 +550,10 @@ class _Desk:
         with self._lock:
             self._running = None
         values = array("q", response.solution)
+        counts = (len(values), response.num_conflicts)
         figures = (response.objective_value, response.best_objective_bound)
         times = (response.wall_time, response.deterministic_time)
-        header = ANSWER.pack(READY, number, int(response.status), len(values), *figures, *times)
+        header = ANSWER.pack(READY, number, int(response.status), *counts, *figures, *times)
         return b"" if number < self._newest else header + values.tobytes()
 
 

@@ -28,6 +28,7 @@ from cpdispatch.heuristics.allocate import start_in_order
 from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
+from cpdispatch.instance.file import load
 from cpdispatch.jobs import Workload
 from cpdispatch.models import budget, part_search, relaxation
 from cpdispatch.models import engine as module
@@ -582,7 +583,7 @@ def said(
     model: cp_model.CpModel, status: Any, bound: float | None, of: list[int] | None = None
 ) -> Response:
     told = values(model) if of is None else of
-    return Response(status, cost(model, values(model)), bound, tuple(told), 0.01, 0.001)
+    return Response(status, cost(model, values(model)), bound, tuple(told), 0.01, 0.001, 9)
 
 
 def last_one_second_later(model: cp_model.CpModel) -> Response:
@@ -601,7 +602,7 @@ def fails(_: cp_model.CpModel) -> Response:
     raise RuntimeError("crash")
 
 
-NOTHING = (None, None, (), 0.01, 0.001)
+NOTHING = (None, None, (), 0.01, 0.001, 9)
 
 SAYS: dict[str, Callable[[cp_model.CpModel], Response | None]] = {
     "nothing": lambda model: None,
@@ -977,6 +978,37 @@ def test_another_seed_searches_in_another_order(monkeypatch: pytest.MonkeyPatch)
         for seed in (1, 1, 2)
     ]
     assert starts_[0].tolist() == starts_[1].tolist() != starts_[2].tolist()
+
+
+def test_a_solve_that_creeps_is_ended_by_its_conflicts_and_charged_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A decision of CTC: CP-SAT counts a hundredth of the work, and would take all of a second."""
+    budgets, responses = [], []
+
+    class Kept(Budget):
+        def __init__(self, limit_s: float, live: bool, work_s: float) -> None:
+            super().__init__(limit_s, live, work_s)
+            budgets.append(self)
+
+    class Watched(Unhurried):
+        def result(self, until: float) -> Response | None:
+            response = super().result(until)
+            assert response is not None
+            responses.append(response)
+            return response
+
+    monkeypatch.setattr(module, "Budget", Kept)
+    use_clock(monkeypatch, clock(0.0))
+    instance = load(Path(__file__).with_name("creeping.json.gz"))
+    one = Engine("hcp", solver=Watched())
+    decision = one.dispatch(instance)
+    one.solver.close()
+    most = max(response.conflicts for response in responses)
+    assert 1_000 < most < 3_000  # 6,657 where nothing ends it
+    assert part_search.CONFLICT_S * most < budgets[0].spent_s < one.limit_s
+    assert one.faults == {}
+    assert wrong(instance, decision) == []
 
 
 def test_when_the_time_on_the_clock_is_over_no_further_model_is_built(

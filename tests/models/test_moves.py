@@ -77,7 +77,7 @@ def hinted(move: Move, status: Any = cp_model.FEASIBLE, bound: float | None = 0.
     hint = move.model.proto.solution_hint
     assert sorted(hint.vars) == list(range(len(move.model.proto.variables)))
     told = dict(zip(hint.vars, hint.values, strict=True))
-    return Response(status, 0.0, bound, tuple(told[k] for k in sorted(told)), 0.0, 0.0)
+    return Response(status, 0.0, bound, tuple(told[k] for k in sorted(told)), 0.0, 0.0, 0)
 
 
 def solved(move: Move, **settings: Any) -> Response:
@@ -87,11 +87,11 @@ def solved(move: Move, **settings: Any) -> Response:
         setattr(one.parameters, name, given_)
     status = one.solve(move.model)
     values = tuple(one.response_proto.solution)
-    return Response(status, one.objective_value, one.best_objective_bound, values, 0.0, 0.0)
+    return Response(status, one.objective_value, one.best_objective_bound, values, 0.0, 0.0, 0)
 
 
 def unknown() -> Response:
-    return Response(cp_model.UNKNOWN, None, None, (), 0.0, 0.0)
+    return Response(cp_model.UNKNOWN, None, None, (), 0.0, 0.0, 0)
 
 
 def all_now(move: Move) -> Response:
@@ -107,9 +107,9 @@ def never(move: Move) -> Response:
 
 
 FALSE: dict[str, Any] = {
-    "infeasible": lambda move: Response(cp_model.INFEASIBLE, None, None, (), 0.0, 0.0),
+    "infeasible": lambda move: Response(cp_model.INFEASIBLE, None, None, (), 0.0, 0.0, 0),
     "unknown": lambda move: unknown(),
-    "invalid": lambda move: Response(cp_model.MODEL_INVALID, None, None, (), 0.0, 0.0),
+    "invalid": lambda move: Response(cp_model.MODEL_INVALID, None, None, (), 0.0, 0.0, 0),
     "overfull": all_now,
     "never": never,
     "bound_above": lambda move: hinted(move, cp_model.OPTIMAL, 2.0**50),

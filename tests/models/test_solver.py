@@ -47,7 +47,8 @@ def problem():
     return number
 
 def header(number, status=4, count=2, objective=3.0, bound=3.0, word={READY!r}):
-    return struct.pack({ANSWER.format!r}, word, number, status, count, objective, bound, 0.0, 0.0)
+    counts = (count, 7)  # 7 conflicts
+    return struct.pack({ANSWER.format!r}, word, number, status, *counts, objective, bound, 0.0, 0.0)
 
 def ready():
     say({READY!r})
@@ -235,6 +236,7 @@ def test_it_answers_as_a_solver_in_this_process(real: Solver, seed: int) -> None
     assert response.objective == here.objective_value
     assert response.bound == here.best_objective_bound
     assert response.deterministic_s == here.deterministic_time
+    assert response.conflicts == here.num_conflicts > 0
 
 
 def test_one_process_serves_many_problems(real: Solver) -> None:

@@ -97,6 +97,8 @@ class About(msgspec.Struct):
     power_cap: _Told | None = None
     energy_price: _Told | None = None
     memory_mib_peak: float | None = None
+    limit_s: float | None = None
+    predictor_seconds: float = 0.0
 
 
 SWITCHES = ("node", "off", "wake", "on")

@@ -129,7 +129,8 @@ def _events(told: dict[str, Any] | None) -> str:
 
 def rules_of(about: Mapping[str, Any], metrics: Mapping[str, float]) -> dict[str, str]:
     """The rules of a run in words, where others may have other ones."""
-    cap, idle_s, bound = (about.get(key) for key in ("power_cap", "switch_off_s", "starvation"))
+    keys = ("power_cap", "switch_off_s", "starvation", "limit_s")
+    cap, idle_s, bound, limit_s = map(about.get, keys)
     return {
         **_rules_of_events(about.get("events")),
         "kill_at_limit": "killed at limit" if about.get("kill_at_limit") else "not killed at limit",
@@ -139,7 +140,7 @@ def rules_of(about: Mapping[str, Any], metrics: Mapping[str, float]) -> dict[str
         "switch_off": "no switch-off" if idle_s is None else f"switch-off {duration(idle_s)}",
         "starvation": "no starvation bound" if bound is None else _starvation(bound),
         "restartable": _restartable(about, metrics),
-        "limit": f"limit {about['limit_s']:g} s" if "limit_s" in about else "",
+        "limit": "" if limit_s is None else f"limit {limit_s:g} s",
     }
 
 

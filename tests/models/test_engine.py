@@ -942,12 +942,9 @@ def use_clock(monkeypatch: pytest.MonkeyPatch, look: Callable[[], float]) -> Non
         monkeypatch.setattr(each, "perf_counter", look)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_the_same_seed_gives_the_same_answer_whatever_the_clock_says(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """But for one that says that the time is over."""
-    budgets, decisions = [], []
+def keep_budgets(monkeypatch: pytest.MonkeyPatch) -> list[Budget]:
+    """The budgets of the decisions to come."""
+    budgets: list[Budget] = []
 
     class Kept(Budget):
         def __init__(self, limit_s: float, live: bool, work_s: float) -> None:
@@ -955,6 +952,15 @@ def test_the_same_seed_gives_the_same_answer_whatever_the_clock_says(
             budgets.append(self)
 
     monkeypatch.setattr(module, "Budget", Kept)
+    return budgets
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_same_seed_gives_the_same_answer_whatever_the_clock_says(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """But for one that says that the time is over."""
+    budgets, decisions = keep_budgets(monkeypatch), []
     monkeypatch.setattr(part_search, "LOCAL_SHARE", 0.2)
     settings = {"limit_s": 0.6, "patience": 1.0, "seed": 3, "solver": Unhurried()}
     for step_s in (0.0, 1e-6, 1e-3):
@@ -984,12 +990,7 @@ def test_a_solve_that_creeps_is_ended_by_its_conflicts_and_charged_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A decision of CTC: CP-SAT counts a hundredth of the work, and would take all of a second."""
-    budgets, responses = [], []
-
-    class Kept(Budget):
-        def __init__(self, limit_s: float, live: bool, work_s: float) -> None:
-            super().__init__(limit_s, live, work_s)
-            budgets.append(self)
+    budgets, responses = keep_budgets(monkeypatch), []
 
     class Watched(Unhurried):
         def result(self, until: float) -> Response | None:
@@ -998,7 +999,6 @@ def test_a_solve_that_creeps_is_ended_by_its_conflicts_and_charged_for_them(
             responses.append(response)
             return response
 
-    monkeypatch.setattr(module, "Budget", Kept)
     use_clock(monkeypatch, clock(0.0))
     instance = load(Path(__file__).with_name("creeping.json.gz"))
     one = Engine("hcp", solver=Watched())

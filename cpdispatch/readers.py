@@ -196,7 +196,7 @@ def _weighted(table: dict[str, Any]) -> Any:
     field, make = kinds[kind]
     numbers = table.pop(field, None)
     if not isinstance(numbers, dict) or table:
-        wrong = ", ".join(table) or f"{field} = {numbers!r}"
+        wrong = ", ".join(map(repr, table)) or f"{field} = {numbers!r}"
         raise UsageError(f"a policy table has policy and {field} (a table of numbers), not {wrong}")
     return make(numbers)
 

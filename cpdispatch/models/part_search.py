@@ -92,8 +92,8 @@ CONFLICTS, CONFLICTS_PER_S = 600, 16_000
 
 Where a time creeps up by a second with each conflict, CP-SAT counts next to no deterministic time
 (0.009 a second instead of `DETERMINISTIC_PER_S`), and would go on until the clock ends it. Of 2,600
-solves of CTC and the generated sample this ended one, which had three times as many; the others had
-0.9 of it at most.
+solves of `hcp` on CTC and the generated sample one had three times as many; the others had 0.7 of
+it at most.
 """
 
 CONFLICT_S = 1.5e-4

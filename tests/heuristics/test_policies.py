@@ -224,7 +224,7 @@ def test_a_policy_file_says_weights_and_coefficients(tmp_path: Path) -> None:
         ('policy = "mix"\nweights = {area = inf}', "weight of area: inf is no number from"),
         (f'policy = "mix"\nweights = {{area = 1{"0" * 400}}}', "0 is no number from -1e\\+100 to"),
         ('policy = "mix"', "weights = None"),
-        ('policy = "mix"\nweights = {area = 1}\nscale = 3', "not scale"),
+        ('policy = "mix"\nweights = {area = 1}\nscale = 3', "not 'scale'"),
         ('policy = "polynomial"\ncoefficients = {"p^5" = 1}', "unknown term 'p\\^5'"),
         ('policy = "polynomial"\ncoefficients = {p = nan}', "coefficient of p: nan is no number"),
         ('policy = "polynomial"\ncoefficients = {p = -2e100}', r"p: -2e\+100 is no number from"),

@@ -178,7 +178,7 @@ def test_an_instance_is_solved_verified_and_told(
     problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "answer.json"
-    code, text, _ = said(capsys, "solve", problem, "--model", "easy", "--out", out)
+    code, text, _ = said(capsys, "solve", problem, "-d", "easy", "--out", out)
     assert code == 0
     assert "now" in text
     assert "+50 s  (planned)" in text
@@ -232,7 +232,7 @@ def test_the_other_instances_are_solved_when_one_is_bad(
     (many / "b.json").write_bytes(problem.read_bytes())
     (many / "c.json").write_bytes(problem.read_bytes().replace(b'"id":3', b'"id":-3'))
     out = tmp_path / "answers"
-    arguments = ["solve", many, "--model", "easy", "--out", out]
+    arguments = ["solve", many, "-d", "easy", "--out", out]
     code, text, err = said(capsys, *arguments)
     assert code == 2
     assert [line.split(":")[0] for line in text.splitlines()] == [str(many / "b.json")]
@@ -275,7 +275,7 @@ def test_a_wrong_solution_is_found_out(
     problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "answer.json"
-    said(capsys, "solve", problem, "--model", "easy", "--out", out)
+    said(capsys, "solve", problem, "-d", "easy", "--out", out)
     out.write_bytes(out.read_bytes().replace(b'{"1":2}', b'{"0":2}'))
     code, text, _ = said(capsys, "verify", problem, out)
     assert code == 1
@@ -881,7 +881,7 @@ def again(*more: str) -> Callable[[Path], list[object]]:
 
 
 OWN = [f"tests.own_parts:{name}" for name in ("Mine", "Mine2", "Says", "SaysHalf")]
-THESIS = ["--model", "thesis-hcp"]
+THESIS = ["-d", "thesis-hcp"]
 BAD = {
     "a price of energy that nothing draws": (again("--energy-price", "0.3"), "add watts to"),
     "a predictor that cannot be asked again": (
@@ -1327,7 +1327,7 @@ def test_a_signal_to_solve_leaves_whole_solutions(
     for name in ("a", "b", "c"):
         (folder / f"{name}.json").write_bytes(problem.read_bytes())
     model = signalled(signal.SIGTERM, 2)
-    code, _, err = said(capsys, "solve", folder, "--model", model, "--out", out)
+    code, _, err = said(capsys, "solve", folder, "--dispatcher", model, "--out", out)
     assert (code, err) == (143, (
         "cpdispatch: interrupted: 2 of 3 instances are looked at; the solutions so far are in "
         f"{out}; give the same command again to solve all instances\n"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def solve(
     *instances: Path,
-    model: Annotated[str, Parameter(("--model", "-m"))] = "hcp",
+    dispatcher: Annotated[str, Parameter(("--dispatcher", "-d", "--model", "-m"))] = "hcp",
     objective: str | None = None,
     limit: str = "1s",
     seed: Seed = 0,
@@ -44,8 +44,8 @@ def solve(
     ----------
     instances
         Instance files (JSON, plain or packed), or folders of them.
-    model
-        A dispatcher, as in simulate.
+    dispatcher
+        As in simulate.
     objective
         Objective of a constraint-programming model.
     limit
@@ -64,9 +64,9 @@ def solve(
     for path, target in zip(files, targets, strict=True):
         check_spared("--out", target, path)
     if objective is not None:
-        model += (",objective=" if ":" in model else ":objective=") + objective
+        dispatcher += (",objective=" if ":" in dispatcher else ":objective=") + objective
     settings = dispatch.Settings(seconds(limit, "--limit"), seed, alone=True)
-    made = dispatch.make(model, settings)
+    made = dispatch.make(dispatcher, settings)
     keeps_bound = dispatch.keeps_starvation_bound(made) is not False
     solved: list[dict[str, Any]] = []
     console, refused = console_of_stdout(), RefusedFiles()
@@ -81,10 +81,10 @@ def solve(
                 )
             problem = None
             with refused.reading(path):
-                problem = _loaded(path, model, keeps_bound=keeps_bound)
+                problem = _loaded(path, dispatcher, keeps_bound=keeps_bound)
             if problem is None:
                 continue
-            answer = _solved(problem, path, model, settings)
+            answer = _solved(problem, path, dispatcher, settings)
             if target is not None:
                 solution.dump(answer, target)
             solved.append(_solved_row(path, answer))
@@ -98,29 +98,29 @@ def solve(
     return refused.code(DONE)
 
 
-def _loaded(path: Path, model: str, *, keeps_bound: bool) -> Instance:
-    """The instance of a file, if the model keeps what it asks for."""
+def _loaded(path: Path, dispatcher: str, *, keeps_bound: bool) -> Instance:
+    """The instance of a file, if the dispatcher keeps what it asks for."""
     from cpdispatch import instance
 
     problem = instance.load(path)
     if problem.starvation is not None and not keeps_bound:
         raise InputError(
-            f"{model} knows no starvation bound", file=path, field="starvation",
+            f"{dispatcher} knows no starvation bound", file=path, field="starvation",
             advice="use hcp or pcp, which keep it, or leave the bound out",
         )  # fmt: skip
     return problem
 
 
-def _solved(problem: Instance, path: Path, model: str, settings: Settings) -> Solution:
-    """The answer of a model to an instance, verified."""
+def _solved(problem: Instance, path: Path, dispatcher: str, settings: Settings) -> Solution:
+    """The answer of a dispatcher to an instance, verified."""
     from cpdispatch import dispatch, solution, verify
 
-    decision = dispatch.answer_of(dispatch.make(model, settings), problem)
+    decision = dispatch.answer_of(dispatch.make(dispatcher, settings), problem)
     limit_ms = round(settings.limit_s * 1e3)
     answer = solution.from_decision(problem, decision, limit_ms=limit_ms)
     violations = verify.solution(problem, answer)
     if violations:
-        raise CpdispatchError(f"{model} answered {path} wrongly: {violations[0]}")
+        raise CpdispatchError(f"{dispatcher} answered {path} wrongly: {violations[0]}")
     return answer
 
 

@@ -29,6 +29,7 @@ import argparse
 import contextlib
 import copy
 import functools
+import gc
 import hashlib
 import importlib
 import json
@@ -57,6 +58,11 @@ SLOWEST_S = 5.0
 MEMORY_MB = 4096
 PIECE = 8.0
 """Minutes of one process. What instrumented code compares is never freed, 10 kB of a table."""
+FROZEN = 1000
+"""Inputs after which what is never freed is left out of garbage collection.
+
+Late in a piece a collection that looks at all of it takes more than `SLOWEST_S`.
+"""
 LONGEST = 6000
 """Bytes of an input."""
 INSTRUMENTED = (
@@ -740,6 +746,9 @@ def fuzz(target: str, minutes: float, corpus: Path) -> None:
         except BaseException as error:
             found.add(data, error)
         tried += 1
+        if tried % FROZEN == 0:
+            gc.collect()
+            gc.freeze()
         if process_time() - first_s >= 60 * minutes:
             shutil.rmtree(folder)
             add_up(target, minutes, tried)

@@ -219,6 +219,7 @@ def said(name: str) -> str:
         return f"nodes that may take units of job {where}"
     if name == spread.LIMIT_TYPE:
         return "limit of units on a node"
+    base = "room" if base == _ALL else base
     return f"{base} of whole nodes" if where == WHOLE else f"{base} on nodes of {where}"
 
 
@@ -303,6 +304,10 @@ def _names(sets: BoolArray, set_of: IntArray, names: Sequence[str]) -> list[str]
     return found
 
 
+_ALL = "units"
+"""What the sum of all resource types is called in the names of types of some nodes."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Base:
     """Of what the nodes' own resource types are made: of one type, or of the sum of all."""
@@ -325,7 +330,7 @@ def _base(workload: Workload, system: System) -> _Base:
     order = [first, *(k for k in range(len(system.resources)) if k != first)]
     request = workload.table.columns[Column.REQUEST :]
     kind = next((k for k in order if request[k].min() > 0), -1)
-    return _Base("units" if kind < 0 else system.resources[kind], kind)
+    return _Base(_ALL if kind < 0 else system.resources[kind], kind)
 
 
 def _extended(system: System, resources: Sequence[str], capacity: Sequence[IntArray]) -> System:

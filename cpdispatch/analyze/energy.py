@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.energy import Steps
 from cpdispatch.system import System
 
@@ -27,6 +27,10 @@ class Drawn:
     end_s: IntArray
     watts: IntArray
     """Shape (spells,)."""
+
+    def take(self, which: BoolArray) -> Drawn:
+        """Some of the spells."""
+        return Drawn(self.row[which], self.start_s[which], self.end_s[which], self.watts[which])
 
     def level(self) -> tuple[IntArray, IntArray]:
         """Watts of all jobs together, as a step function: times, and the watts from each on."""

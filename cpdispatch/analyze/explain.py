@@ -31,8 +31,10 @@ COMBINATION = "a free node combination"
 NEAR = 3
 """How many ids are shown when a job is not found."""
 
-JOB, LIMIT, CAPACITY, ORDER = "job", "limit", "capacity", "order"
-"""What holds a job back: a job before it, a limit, what is taken, or the dispatcher's choice."""
+JOB, LIMIT, CAPACITY, MAINTENANCE, ORDER = "job", "limit", "capacity", "maintenance", "order"
+"""What holds a job back: a job before it, a limit, what is taken, maintenance that is announced, or
+the dispatcher's choice.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,10 @@ class Stretch:
     until_s: int
     cause: str
     """``job`` (the job that it comes after has not ended, or its think time has not passed),
-    ``limit`` (a limit, a licence or its array had no room, or its time had not come), ``capacity``
-    (the job did not fit beside what ran), or ``order`` (it did, and the dispatcher did not start
-    it: it started others first, or kept the room for one).
+    ``limit`` (a limit, a licence, its array or the power cap had no room, or its time had not
+    come), ``capacity`` (the job did not fit beside what ran), ``maintenance`` (it did, and was
+    expected to run into a window that was known on too many of the free nodes), or ``order`` (it
+    did, and the dispatcher did not start it: it started others first, or kept the room for one).
     """
     lacking: tuple[str, ...]
     """With ``capacity``, the resource types of which too little was free at each instant, or
@@ -54,7 +57,7 @@ class Stretch:
     room_min: int
     room_max: int
     """For how many of the job's units there was room, at the instants of the stretch; the number of
-    its units at most.
+    its units at most. With ``maintenance``, beside the nodes on which it would run into a window.
     """
     ran: int
     """How many other jobs held something of what was lacking, with ``order`` anything, at some time
@@ -80,6 +83,10 @@ class Stretch:
     """
     then: tuple[int, ...] = ()
     """With ``order``, the jobs that started at the end of that time, by id."""
+    window_s: int | None = None
+    """With ``maintenance``, when the first of the windows begins that are in the way at the
+    beginning of the stretch. Else None.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +323,11 @@ class _Case(NamedTuple):
         holds = t.during(submit_s, horizon_s)
         holds = holds.take(holds.row != row)
         asked = t.request[holds.row]
-        room = Room(t.system, holds, asked, t.down, t.takes_no_job, t.lacking, submit_s, horizon_s)
+        watts = int(t.request[row] @ np.array(t.system.unit_watts)) if t.power_left else 0
+        room = Room(
+            t.system, holds, asked, t.down, t.takes_no_job, t.lacking, t.announced, submit_s,
+            horizon_s, watts, t.power_left.beside(row, submit_s) if t.power_left else None,
+        )  # fmt: skip
         ready = min(ready_s(t, row), start_s)
         open_ = (t.start_s[:row] == NEVER) | (t.start_s[:row] > submit_s)
         before = (t.start_s[row + 1 :] != NEVER) & (t.start_s[row + 1 :] < start_s)
@@ -335,6 +346,15 @@ class _Case(NamedTuple):
     @property
     def units(self) -> int:
         return int(self.schedule.units[self.row])
+
+    def expected_s(self, time_s: int) -> int:
+        """For how long it was expected to run from a time on, without what checkpoints kept."""
+        t = self.schedule
+        found = int(t.expected_s[self.row])
+        found = int(t.requested_s[self.row]) if found < 0 else found
+        if t.saved_s is not None and self.attempts and time_s >= self.attempts[-1][1]:
+            found -= int(t.saved_s[self.row])
+        return max(found, 1)
 
     def ahead(self, time_s: int) -> IntArray:
         """The rows of jobs submitted before it that wait after the dispatch at a time."""
@@ -364,7 +384,7 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
     """What held the job back in a span of its waiting, one cause after the other."""
     t, room, units = case.schedule, case.room, case.units
     found: list[Stretch] = []
-    for begin_s, end_s, why in t.behind.of(case.row):
+    for begin_s, end_s, why in t.held_back(case.row):
         low, high = max(begin_s, from_s), min(end_s, until_s)
         if low < high:
             found += _stretches(case, from_s, low)
@@ -377,15 +397,19 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
         from_s = blocked_s
     if from_s == until_s:
         return found
-    changes = room.changes_s
-    time_s = np.append(from_s, changes[(from_s < changes) & (changes < until_s)])
+    expected_s, announced = case.expected_s(from_s), t.announced
+    changes = [room.changes_s, announced.known_s, announced.begin_s - expected_s + 1]
+    changes_s = np.unique(np.concatenate([*changes, announced.begin_s]))
+    time_s = np.append(from_s, changes_s[(from_s < changes_s) & (changes_s < until_s)])
     fits = room.fits(case.request, time_s, time_s + 1, units)
+    clear = room.fits(case.request, time_s, time_s + 1, units, expected_s)
     short = np.zeros((len(time_s), len(t.system.resources)), dtype=np.bool_)
     for kind, part in parts_of(t.system.resources, case.request):
         short[:, kind] = room.fits(part, time_s, time_s + 1, units) < units
     leave_telling(t.system.resources, short)
     # 0: it fits; 1: it does not, though enough is free of each; else a bit for each that is short.
     state = np.where(fits < units, 1, 0) + short @ (2 << np.arange(short.shape[1]))
+    state[(state == 0) & (clear < units)] = -1
     parts = list(by_stretch(state))
     fitting = np.array([first for first, _ in parts if state[first] == 0], dtype=np.int64)
     lasts_s = room.longest(case.request, time_s[fitting], units, case.needs_s)
@@ -394,9 +418,12 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
         end_s = int(time_s[after]) if after < len(time_s) else until_s
         lacking = tuple(name for k, name in enumerate(t.system.resources) if short[first, k])
         cause = ORDER if first in fits_for_s else CAPACITY
+        if state[first] < 0:
+            cause = MAINTENANCE
         if cause == CAPACITY and not lacking:
             lacking = (COMBINATION,)
-        span, rooms = (int(time_s[first]), end_s), fits[first:after]
+        span = int(time_s[first]), end_s
+        rooms = (clear if cause == MAINTENANCE else fits)[first:after]
         found.append(_stretch(case, *span, cause, lacking, rooms, fits_for_s.get(first)))
     return found
 
@@ -452,7 +479,11 @@ def _stretch(
     ended = there & (holds.end_s <= until_s)
     earlier_s, later_s = t.start_s[case.earlier], t.start_s[case.later]
     out = np.concatenate([outages.at(from_s) for outages in (t.down, t.takes_no_job)])
-    then = _ids(t, holds.row[:0])
+    then, window_s = _ids(t, holds.row[:0]), None
+    if cause == MAINTENANCE:
+        window_s = int(
+            t.announced.begin_s[t.announced.ahead(from_s, case.expected_s(from_s))].min()
+        )
     if fits_for_s is not None and fits_for_s < case.needs_s:
         then = _ids(t, holds.row[holds.start_s == from_s + fits_for_s])
     return Stretch(
@@ -472,6 +503,7 @@ def _stretch(
         nodes_out=len(np.unique(out)),
         fits_for_s=fits_for_s,
         then=then,
+        window_s=window_s,
     )
 
 

@@ -12,6 +12,7 @@ from cpdispatch.analyze.explain import (
     COMBINATION,
     JOB,
     LIMIT,
+    MAINTENANCE,
     ORDER,
     leave_telling,
     parts_of,
@@ -55,7 +56,9 @@ class Waiting:
     start_s: int | None
     """When it started at last; None where it has not, or never did."""
     cause: str
-    """``job``, ``limit``, ``capacity`` or ``order``, as in `cpdispatch.analyze.explain.Stretch`."""
+    """``job``, ``limit``, ``capacity``, ``maintenance`` or ``order``, as in
+    `cpdispatch.analyze.explain.Stretch`.
+    """
     lacking: tuple[str, ...]
     """With ``capacity``, the resource types of which too little was free; with ``limit``, what had
     no room.
@@ -159,16 +162,17 @@ def _rows_waiting(t: Occupancy, at_s: int, running: IntArray) -> BoolArray:
 
 def _waiting(t: Occupancy, row: int, at_s: int, free: IntArray) -> Waiting:
     units, request = t.units.item(row), t.request[row]
-    asked = (request > 0).nonzero()[0]
-    most = min(units, limit_of(request))
-    each = free[:, asked] // request[asked]
-    room = units if not len(asked) else int(np.minimum(each.min(axis=1), most).sum())
-    room, lacking = min(room, units), tuple[str, ...]()
-    limits = [why for from_s, until_s, why in t.behind.of(row) if from_s <= at_s < until_s]
+    expected_s = t.expected_s.item(row) if t.expected_s[row] >= 0 else t.requested_s.item(row)
+    clear = free.copy()
+    clear[t.announced.node[t.announced.ahead(at_s, max(expected_s, 1))]] = 0
+    room, lacking = _room(request, units, free), tuple[str, ...]()
+    limits = [why for from_s, until_s, why in t.held_back(row) if from_s <= at_s < until_s]
     if limits:
         cause, lacking = LIMIT, tuple(limits)
     elif at_s < ready_s(t, row):
         cause = JOB
+    elif room >= units and (beside := _room(request, units, clear)) < units:
+        cause, room = MAINTENANCE, beside
     elif room >= units:
         cause = ORDER
     else:
@@ -179,6 +183,15 @@ def _waiting(t: Occupancy, row: int, at_s: int, free: IntArray) -> Waiting:
         t.id.item(row), units, t.requested_s.item(row), t.submit_s.item(row),
         None if start_s == NEVER else start_s, cause, lacking, room,
     )  # fmt: skip
+
+
+def _room(request: IntArray, units: int, free: IntArray) -> int:
+    """For how many of a job's units there is room; ``free`` has shape (nodes, resources)."""
+    asked = (request > 0).nonzero()[0]
+    if not len(asked):
+        return units
+    each = (free[:, asked] // request[asked]).min(axis=1)
+    return min(int(np.minimum(each, min(units, limit_of(request))).sum()), units)
 
 
 def _lacking(

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from cpdispatch.analyze.energy import Drawn
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.energy import Steps
 from cpdispatch.system import System
 
 NEVER = -1
@@ -99,6 +101,19 @@ class Lacking(Outages):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Announced(Outages):
+    """Maintenance windows that are known before they begin, one entry a node."""
+
+    known_s: IntArray
+    """From when on each is known, shape (windows,)."""
+
+    def ahead(self, time_s: int, for_s: int) -> BoolArray:
+        """Which of them a job would run into that is started at a time for so long."""
+        found: BoolArray = (self.known_s <= time_s) & (time_s < self.begin_s)
+        return found & (self.begin_s < time_s + for_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Behind:
     """When jobs were kept from the queue that the dispatcher saw; arrays of shape (spans,)."""
 
@@ -118,7 +133,31 @@ class Behind:
 _NONE = np.zeros(0, dtype=np.int64)
 NOBODY_BEHIND = Behind(_NONE, _NONE, _NONE, ())
 NO_OUTAGES = Outages(*np.zeros((3, 0), dtype=np.int64))
+NOTHING_ANNOUNCED = Announced(*np.zeros((4, 0), dtype=np.int64))
 NO_ATTEMPTS = Attempts(_NONE, _NONE, _NONE, np.zeros(1, dtype=np.int64), _NONE, _NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLeft:
+    """What a power cap leaves."""
+
+    drawn: Drawn
+    """What jobs drew, attempts that were lost among them."""
+    cap: Steps
+    idle_watts: int
+    """What the nodes draw by themselves."""
+
+    def beside(self, row: int, begin_s: int) -> tuple[IntArray, IntArray]:
+        """What is left beside the other jobs: times from ``begin_s`` on, and the watts from each.
+
+        Shape (times,).
+        """
+        times, level = self.drawn.take(self.drawn.row != row).level()
+        found = np.unique(np.concatenate(([begin_s], times, self.cap.time_s)).astype(np.int64))
+        found = found[found >= begin_s]
+        used = np.append(0, level)[np.searchsorted(times, found, side="right")]
+        most = np.array([self.cap.at(time) for time in found.tolist()], dtype=np.int64)
+        return found, most - used - self.idle_watts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,8 +213,14 @@ class Occupancy:
     """
     decision_s: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """When dispatches were made, shape (decisions,)."""
+    announced: Announced = NOTHING_ANNOUNCED
+    """Maintenance windows: no job starts on a node that is expected to run into one."""
     behind: Behind = NOBODY_BEHIND
     """When jobs were kept back by a limit, until a time, or while their nodes were cleared."""
+    powerless: Behind = NOBODY_BEHIND
+    """When a power cap kept jobs back, of those that were looked at."""
+    power_left: PowerLeft | None = None
+    """What a power cap left; None where there was none, or no job was looked at."""
     saved_s: IntArray | None = None
     """How long each job did what its checkpoints kept of lost attempts, shape (jobs,); None
     without checkpoints.
@@ -204,6 +249,10 @@ class Occupancy:
         times = [self.end_s, self.lost.end_s, self.submit_s, self.decision_s, *outages]
         return max(int(time[time < FOREVER].max(initial=0)) for time in times) + 1
 
+    def held_back(self, row: int) -> list[tuple[int, int, str]]:
+        """When a job was kept back by a limit or the power cap: from when, until when and why."""
+        return sorted(self.behind.of(row) + self.powerless.of(row))
+
     def because(self, *reasons: str) -> BoolArray:
         """Which jobs started, or never did, for one of these reasons; shape (jobs,)."""
         codes = [code for code, name in enumerate(self.reasons) if name in reasons]
@@ -222,7 +271,8 @@ class Room:
 
     A window [from, until) has room for a unit on a node when the node has what the unit asks for
     through all of it. Nodes that are down have nothing, those that lack a part of their capacity
-    have the rest. On nodes that are drained no window begins.
+    have the rest. On nodes that are drained no window begins. All units together draw no more than
+    a power cap leaves.
 
     Parameters
     ----------
@@ -232,6 +282,10 @@ class Room:
         What each unit of each of these entries asks for.
     begin_s, end_s : int
         The span; windows lie in it.
+    unit_watts : int
+        What a unit of the request draws.
+    left : tuple of int64 array, shape (times,), optional
+        Times from ``begin_s`` on, and how many watts a power cap leaves from each on.
     """
 
     def __init__(
@@ -242,10 +296,14 @@ class Room:
         down: Outages,
         drained: Outages,
         lacking: Lacking | None,
+        announced: Announced,
         begin_s: int,
         end_s: int,
+        unit_watts: int = 0,
+        left: tuple[IntArray, IntArray] | None = None,
     ) -> None:
         self._drained = drained
+        self._announced = announced
         self.begin_s, self.end_s = begin_s, end_s
         none = down.node[:0]
         lacks = Lacking(none, none, none, system.capacity[:0]) if lacking is None else lacking
@@ -257,16 +315,30 @@ class Room:
         start_s = np.concatenate((holds.start_s, down.begin_s[out], lacks.begin_s[less]))
         stop_s = np.concatenate((holds.end_s, down.end_s[out], lacks.end_s[less]))
         start_s, stop_s = start_s.clip(begin_s, end_s), stop_s.clip(begin_s, end_s)
-        self._nodes = _Level.of(system, node, amount, start_s, stop_s, begin_s, drained.node)
-        sudden = np.concatenate((holds.start_s, down.begin_s, lacks.begin_s))
-        freed = np.concatenate((holds.end_s, down.end_s, drained.end_s, lacks.end_s))
+        apart = np.concatenate((drained.node, announced.node))
+        self._nodes = _Level.of(system, node, amount, start_s, stop_s, begin_s, apart)
+        self._power: _Level | None = None
+        self._unit_watts = np.array([unit_watts])
+        powered_s = none
+        if left is not None and unit_watts:
+            powered_s, watts = left
+            self._power = _Level(0, powered_s, np.maximum(watts, 0)[:, None])
+        sudden = np.concatenate((holds.start_s, down.begin_s, lacks.begin_s, powered_s))
+        freed = np.concatenate((holds.end_s, down.end_s, drained.end_s, lacks.end_s, powered_s))
         both = np.concatenate((sudden, freed, drained.begin_s))
         self.changes_s = np.unique(both[(begin_s < both) & (both < end_s)])
         """When anything changes inside the span."""
         self.freed_s = np.unique(freed[(begin_s < freed) & (freed < end_s)])
         """When there is more room."""
 
-    def fits(self, request: IntArray, from_s: IntArray, until_s: IntArray, most: int) -> IntArray:
+    def fits(
+        self,
+        request: IntArray,
+        from_s: IntArray,
+        until_s: IntArray,
+        most: int,
+        expected_s: int = 0,
+    ) -> IntArray:
         """How many units of a request fit through each window, ``most`` at most.
 
         Parameters
@@ -274,6 +346,9 @@ class Room:
         request : int64 array, shape (resources,)
         from_s, until_s : int64 array, shape (windows,)
             ``until_s`` is greater.
+        expected_s : int
+            Without nodes on which a job that is expected to run for so long would run into a
+            maintenance window.
 
         Returns
         -------
@@ -284,8 +359,21 @@ class Room:
             room = level.least(request, from_s, until_s, most)
             if level.node in self._drained.node:
                 room[self._is_drained(level.node, from_s)] = 0
+            if expected_s and level.node in self._announced.node:
+                room[self._runs_into(level.node, from_s, expected_s)] = 0
             found += level.nodes * room
+        if self._power is not None:
+            powered = self._power.least(self._unit_watts, from_s, until_s, most)
+            found = np.minimum(found, powered)
         return np.minimum(found, most)
+
+    def _runs_into(self, node: int, time_s: IntArray, expected_s: int) -> BoolArray:
+        mine = self._announced.node == node
+        found: BoolArray = np.array(
+            [bool(self._announced.ahead(at_s, expected_s)[mine].any()) for at_s in time_s.tolist()],
+            dtype=np.bool_,
+        )
+        return found
 
     def _is_drained(self, node: int, time_s: IntArray) -> BoolArray:
         here = (self._drained.node == node).nonzero()[0].tolist()

@@ -17,6 +17,7 @@ from cpdispatch.analyze.occupancy import (
     REJECTED,
     Behind,
     Occupancy,
+    PowerLeft,
     by_stretch,
 )
 from cpdispatch.arrays import IntArray
@@ -49,14 +50,11 @@ class UnderCap:
         from_s, until_s : int64 array, shape (jobs,)
             The span of each job, seconds.
         """
-        behind = self.schedule.behind
-        columns = (behind.row.tolist(), behind.from_s.tolist(), behind.until_s.tolist())
-        spans = [*zip(*columns, behind.why, strict=True)]
-        spans += self._without_power(rows, from_s, until_s)
-        spans.sort()
+        spans = sorted(self._without_power(rows, from_s, until_s))
         row, begin_s, end_s = np.array([span[:3] for span in spans], np.int64).reshape(-1, 3).T
-        why = [span[3] for span in spans]
-        return replace(self.schedule, behind=Behind(row, begin_s, end_s, why))
+        powerless = Behind(row, begin_s, end_s, [span[3] for span in spans])
+        left = PowerLeft(self.drawn, self.cap, self.schedule.system.idle_total)
+        return replace(self.schedule, powerless=powerless, power_left=left)
 
     def _without_power(
         self, rows: IntArray, from_s: IntArray, until_s: IntArray

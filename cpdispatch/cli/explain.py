@@ -274,11 +274,12 @@ def waiting(found: Explanation, times: Times) -> Table:
     for k in sorted(kept):
         stretch = stretches[k]
         lasted_s = stretch.until_s - stretch.from_s
-        table.add_row(times.cell(stretch.from_s), duration(lasted_s), held_by(found, stretch))
+        cause = held_by(found, stretch, times)
+        table.add_row(times.cell(stretch.from_s), duration(lasted_s), cause)
     return table
 
 
-def held_by(found: Explanation, stretch: Stretch) -> str:
+def held_by(found: Explanation, stretch: Stretch, times: Times) -> str:
     """What held the job back in a stretch."""
     from cpdispatch.access import said
     from cpdispatch.analyze.compare import duration
@@ -298,6 +299,10 @@ def held_by(found: Explanation, stretch: Stretch) -> str:
         parts.append(f"no {COMBINATION[2:]}" if no_room else f"too little {lacking}")
         parts[0] += f": room for {fits} of its {count(found.units, 'unit')}"
         parts.append(f"{count(stretch.ran, 'job')} ran on it, {stretch.ended:,} of them ended")
+    elif stretch.cause == "maintenance":
+        begins = "" if stretch.window_s is None else f" from {times.said(stretch.window_s)} on"
+        room = f"room for {fits} of its {count(found.units, 'unit')}"
+        parts.append(f"maintenance{begins}, into which it was expected to run: {room} otherwise")
     else:
         parts.append("the dispatcher: the job fit and was not started")
         if stretch.fits_for_s is not None and stretch.fits_for_s >= found.needs_s:

@@ -179,6 +179,9 @@ def held_by(job: Waiting, or_else: str = "") -> str:
         return "the job after which it comes"
     if job.cause == "limit":
         return " and ".join(job.lacking)
+    if job.cause == "maintenance":
+        room = f"room for {job.room:,} of {job.units:,} units otherwise"
+        return f"maintenance into which it was expected to run: {room}"
     if job.cause == "order":
         return f"the dispatcher{or_else}: it fits"
     room = f"room for {job.room:,} of {job.units:,} units"

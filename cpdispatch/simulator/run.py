@@ -26,6 +26,7 @@ from cpdispatch.analyze.occupancy import (
     NEVER,
     NO_ATTEMPTS,
     NO_OUTAGES,
+    Announced,
     Attempts,
     Lacking,
     Occupancy,
@@ -35,7 +36,7 @@ from cpdispatch.analyze.under_cap import UnderCap
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import UNTOLD, Reason
 from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, of_told
-from cpdispatch.events import FAIL, Event, as_csv
+from cpdispatch.events import FAIL, MAINTAIN, Event, WindowRow, as_csv, with_maintenance
 from cpdispatch.events import load as load_events
 from cpdispatch.files import replacing, write_bytes, writing
 from cpdispatch.jobs import UNKNOWN, Workload
@@ -370,6 +371,7 @@ class Run:
             down=_outages(downtimes(happened)),
             drained=_outages(drains(happened)),
             off=self._off(),
+            announced=self._announced(columns["submit"]),
             lacking=_lacking(lacks(happened, self.system)),
             promised_at_s=promised_at_s,
             promised_s=promised_s,
@@ -389,6 +391,23 @@ class Run:
             happened_s=happened_s,
         )  # fmt: skip
         return replace(schedule, behind=behind)
+
+    def _announced(self, submit_s: IntArray) -> Announced:
+        """The maintenance windows: those that came, and those of the system."""
+        events = with_maintenance(None, self.system, submit_s)
+        found = [
+            (node, row.time_s, row.until_s, row.known_s)
+            for row in (() if events is None else events.rows)
+            if isinstance(row, WindowRow)
+            for node in self.system.named_nodes(row.nodes)
+        ]
+        found += [
+            (node, came.time_s, came.until_s, came.known_s)
+            for came in self.happened or ()
+            if came.kind == MAINTAIN
+            for node in came.nodes
+        ]
+        return Announced(*np.array(sorted(set(found)), dtype=np.int64).reshape(-1, 4).T)
 
     def _off(self) -> Outages:
         """When nodes were switched off, until they were back."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from cpdispatch import verify
 from cpdispatch.analyze.explain import Explanation, Fewer, Shorter, as_dict
 from cpdispatch.analyze.moment import moment
 from cpdispatch.errors import UsageError
-from cpdispatch.events import FAIL, REPAIR, Events
+from cpdispatch.events import FAIL, MAINTAIN, REPAIR, Event, Events
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import System
@@ -87,8 +88,13 @@ def waited(plain: Plain, job: Job, found: Explanation, start: int) -> None:
         if any(h.job == job.id and h.stop <= second < h.end for h in plain.held):
             assert stretch.cause == "limit"
             continue
+        if plain.powered(job, second) < job.units:
+            assert stretch.cause == "limit"
+            assert stretch.lacking[0].startswith("the power cap")
+            continue
         lacking = plain.lacking(job, second)
-        assert stretch.cause == ("order" if lacking is None else "capacity")
+        fits = "order" if plain.clear(job, second) == job.units else "maintenance"
+        assert stretch.cause == (fits if lacking is None else "capacity")
         assert stretch.lacking == (lacking or ())
     for before, after in zip(found.stretches, found.stretches[1:], strict=False):
         apart = before.until_s < after.from_s
@@ -98,7 +104,8 @@ def waited(plain: Plain, job: Job, found: Explanation, start: int) -> None:
     for s in found.stretches:
         span = range(s.from_s, s.until_s)
         if s.cause not in ("job", "limit"):
-            rooms = [plain.fits(job, second, 1) for second in span]
+            room = plain.clear if s.cause == "maintenance" else partial(plain.fits, seconds=1)
+            rooms = [room(job, second) for second in span]
             assert (s.room_min, s.room_max) == (min(rooms), max(rooms))
         kinds = [k for k, name in enumerate(plain.names) if name in s.lacking]
         kinds = kinds or [k for k, asked in enumerate(job.request) if asked]
@@ -124,6 +131,10 @@ def waited(plain: Plain, job: Job, found: Explanation, start: int) -> None:
             assert set(s.then) == (starts if s.fits_for_s < found.needs_s else set())
         else:
             assert (s.fits_for_s, s.then) == (None, ())
+        if s.cause == "maintenance":
+            assert s.window_s == min(w.time_s for w in plain.ahead(job, s.from_s))
+        else:
+            assert s.window_s is None
     if not (found.stretches and found.stretches[-1].cause == "capacity" and job.start >= 0):
         assert found.freed_by == ()
         return
@@ -162,7 +173,8 @@ def sooner(plain: Plain, job: Job, found: Explanation, start: int) -> None:
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
     """Small crowded runs of all kinds."""
-    kind = draw(st.sampled_from(["compiled", "loop", "events", "after", "tests"]))
+    kinds = ["compiled", "loop", "events", "after", "tests", "windows", "capped"]
+    kind = draw(st.sampled_from(kinds))
     system = draw(systems(max_nodes=4))
     log = draw(workloads(system, max_jobs=9))
     dispatcher = draw(st.sampled_from(["easy", "conservative", "easy-spf-saf", "sjf", "reject"]))
@@ -178,9 +190,28 @@ def runs(draw: st.DrawFn) -> Run:
             how["events"] = of(draw(failures(system.nodes, 40)))
     elif kind == "after":
         log, how["dependencies"] = depending(draw, log), True
+    elif kind == "windows":
+        how["events"] = of(draw(windows(system.nodes)))
+    elif kind == "capped":
+        watts = {name: draw(st.integers(0, 3)) for name in system.resources}
+        system = replace(system, watts=watts)
+        most = int((log.table.units * (log.table.request @ np.array(system.unit_watts))).max())
+        how["power_cap"] = draw(st.integers(1, 2 * most + 1))
     run = simulate(log, system, dispatcher, **how)
     assert run.verify() == []
     return run
+
+
+@st.composite
+def windows(draw: st.DrawFn, nodes: int) -> list[Event]:
+    """Maintenance windows that do not meet, each known at some time before it begins."""
+    times = sorted(draw(st.sets(st.integers(1, 60), max_size=6)))
+    found = []
+    for begin, until in zip(times[::2], times[1::2], strict=False):
+        which = draw(st.sets(st.integers(0, nodes - 1), min_size=1))
+        known = draw(st.integers(0, begin))
+        found.append(Event(begin, MAINTAIN, tuple(sorted(which)), until, known))
+    return found
 
 
 def depending(draw: st.DrawFn, log: Workload) -> Workload:
@@ -326,7 +357,7 @@ def test_a_moment_is_what_plain_counting_says(run: Run, data: st.DataObject) -> 
     plain = Plain.of(run)
     first = min(job.submit for job in plain.jobs)
     at_s = data.draw(st.integers(first, plain.last - 1))
-    found = moment(run.occupancy, at_s)
+    found = run.moment(at_s)
     held = [h for h in plain.held if h.start <= at_s < h.end]
     told = [(r.job, r.start_s, r.end_s, dict(r.nodes)) for r in found.running]
     assert sorted(told, key=str) == sorted(
@@ -337,13 +368,18 @@ def test_a_moment_is_what_plain_counting_says(run: Run, data: st.DataObject) -> 
     for each, job in zip(found.waiting, waiting, strict=True):
         start = job.start if job.start >= 0 else plain.last
         lacking = plain.lacking(job, at_s)
-        assert each.room == plain.fits(job, at_s, 1)
+        clear = plain.clear(job, at_s)
+        room = min(job.units, sum(plain.through(job, at_s, 1)))
+        assert each.room == (clear if each.cause == "maintenance" else room)
         if at_s < plain.ready(job, start):
             assert each.cause == "job"
+        elif plain.powered(job, at_s) < job.units:
+            assert each.cause == "limit"
         else:
             assert (each.cause, each.lacking) == (
-                ("order", ()) if lacking is None else ("capacity", lacking)
+                (each.cause, ()) if lacking is None else ("capacity", lacking)
             )
+            assert (each.cause == "maintenance") == (lacking is None and clear < job.units)
     groups = run.system.group_of.tolist()
     for use in found.use:
         kind = plain.names.index(use.resource)

@@ -10,7 +10,7 @@ import pytest
 from cpdispatch import cli
 from cpdispatch.analyze.explain import as_dict
 from cpdispatch.simulator import Run, simulate
-from cpdispatch.system import NodeGroup, System
+from cpdispatch.system import Maintenance, NodeGroup, System
 from tests.simulator.cases import workload
 from tests.simulator.test_events import DRAIN, UNDRAIN, happen, restartable
 
@@ -116,6 +116,33 @@ def test_other_causes_have_their_own_words(
     _, out, _ = said(capsys, "explain", tmp_path, "--job", 3)
     assert "Job 3 never started" in out
     assert "the empty system has room for 4 of its 9 units" in out
+
+
+def test_a_window_into_which_a_job_would_run_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maintenance = (Maintenance(nodes="all", from_s=100, length_s=50),)
+    nodes = System("nodes", ("core",), (NodeGroup("node", 4, (1,)),), maintenance=maintenance)
+    log = workload([(0, 1, 10, 10), (10, 2, 200, 30), (160, 1, 5, 5)])
+    made = simulate(log, nodes, "easy")
+    assert made.verify() == []
+    made.save(tmp_path)
+    _, out, _ = said(capsys, "explain", tmp_path, "--job", 2)
+    assert "   10  90 s  maintenance from 100 s on, into which it was expected to run" in out
+    assert "room for 0 of its 2 units otherwise" in out
+    _, out, _ = said(capsys, "status", tmp_path, "--at", 20)
+    assert "maintenance into which it was expected to run: room for 0 of 2 units otherwise" in out
+
+
+def test_under_a_power_cap_requests_that_would_have_fit_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = System("nodes", ("core",), (NodeGroup("node", 8, (1,)),), watts={"core": 100})
+    log = workload([(0, 2, 100, 100), (10, 2, 50, 50), (20, 1, 10, 10)])
+    simulate(log, system, "easy", power_cap=300).save(tmp_path)
+    _, out, _ = said(capsys, "explain", tmp_path, "--job", 2)
+    assert "   10  90 s  the power cap: less was left than the 200 W that it draws" in out
+    assert "     30   20 s  1 of 2" in out
 
 
 def test_a_lost_test_run_is_called_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

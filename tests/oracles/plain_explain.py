@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cpdispatch.events import Event
 from cpdispatch.simulator import Run
 
 REFUSED = ("never_fits", "rejected")
@@ -39,6 +40,7 @@ class Job:
     reason: str
     after: int
     think: int
+    expected: int
 
 
 @dataclass
@@ -51,6 +53,11 @@ class Plain:
     held: list[Held] = field(default_factory=list)
     down: list[set[int]] = field(default_factory=list)
     """The nodes that are down at each second."""
+    windows: list[Event] = field(default_factory=list)
+    watts: list[int] = field(default_factory=list)
+    """What one of each resource type draws."""
+    cap: int | None = None
+    """On what jobs draw together."""
     drained: list[set[int]] = field(default_factory=list)
     last: int = 0
 
@@ -64,7 +71,7 @@ class Plain:
                 Job(
                     each["id"], row, each["submit"], each["start"], each["end"], each["units"],
                     request, each["requested_s"], each["reason"], each.get("preceding", -1),
-                    each.get("think_s", -1),
+                    each.get("think_s", -1), each["expected_s"],
                 )
             )  # fmt: skip
             for prefix in ("", "lost_"):
@@ -79,6 +86,10 @@ class Plain:
             end, test = each["end"], each.get("test", False)
             held.append(Held(each["id"], each["start"], end, dict(nodes), end, test))
         found = cls(system.capacity.tolist(), list(system.resources), jobs, held)
+        found.watts = list(system.unit_watts)
+        if cap := run.about.get("power_cap"):
+            found.cap = cap[0][1] - system.idle_total
+        found.windows = [event for event in run.happened or () if event.kind == "maintain"]
         events = run.happened or ()
         times = [h.end for h in held] + [j.submit for j in jobs] + [e.time_s for e in events]
         times += run.decision_table.column("time").to_pylist()
@@ -126,7 +137,20 @@ class Plain:
         return [0 if node in out else room for node, room in enumerate(least)]
 
     def fits(self, job: Job, begin: int, seconds: int) -> int:
-        return min(job.units, sum(self.through(job, begin, seconds)))
+        powered = [self.powered(job, second) for second in range(begin, begin + seconds)]
+        return min(job.units, sum(self.through(job, begin, seconds)), *powered)
+
+    def draws(self, job: Job) -> int:
+        """What a unit of a job draws."""
+        return sum(a * w for a, w in zip(job.request, self.watts, strict=True))
+
+    def powered(self, job: Job, second: int) -> int:
+        """How many units the power cap leaves watts for."""
+        if self.cap is None or not self.draws(job):
+            return job.units
+        others = [self.job(held.job) for held in self.others(job, second)]
+        left = self.cap - sum(other.units * self.draws(other) for other in others)
+        return left // self.draws(job)
 
     def fits_for(self, job: Job, begin: int, most: int) -> int:
         """For how many seconds all units fit from a second on."""
@@ -147,6 +171,17 @@ class Plain:
                 if sum(r for node, r in enumerate(room) if node not in out) < job.units:
                     short.append(name)
         return tuple(short) or ("a free node combination",)
+
+    def ahead(self, job: Job, second: int) -> list[Event]:
+        """The windows that are known at a second, and into which the job is expected to run."""
+        until = second + max(job.expected, 1)
+        return [w for w in self.windows if w.known_s <= second < w.time_s < until]
+
+    def clear(self, job: Job, second: int) -> int:
+        """How many units fit at a second on nodes where it is not expected to meet a window."""
+        met = {node for window in self.ahead(job, second) for node in window.nodes}
+        room = self.through(job, second, 1)
+        return min(job.units, sum(r for node, r in enumerate(room) if node not in met))
 
     def ready(self, job: Job, start: int) -> int:
         """From when on a job need not wait for the one that it comes after."""

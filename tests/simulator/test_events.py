@@ -20,6 +20,7 @@ from cpdispatch.events import (
     FAIL,
     JOIN,
     LEAVE,
+    MAINTAIN,
     REPAIR,
     UNDRAIN,
     CapacityRow,
@@ -27,6 +28,7 @@ from cpdispatch.events import (
     Event,
     Events,
     Row,
+    WindowRow,
     read,
 )
 from cpdispatch.jobs import Column, JobTable, Workload
@@ -55,7 +57,10 @@ def of(events: list[Event], requeue: str = "") -> Events:
     rows: list[Row] = []
     for k, e in enumerate(events):
         row = (k + 2, e.time_s, e.kind, " ".join(map(str, e.nodes)))
-        rows.append(CapacityRow(*row, e.capacity) if e.kind == CAPACITY else Row(*row))
+        if e.kind == MAINTAIN:
+            rows.append(WindowRow(*row, e.until_s, e.known_s))
+        else:
+            rows.append(CapacityRow(*row, e.capacity) if e.kind == CAPACITY else Row(*row))
     return Events(("case.csv",), tuple(rows), requeue=requeue)
 
 

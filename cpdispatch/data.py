@@ -157,7 +157,7 @@ def value_of(data: AdditionalData, moment: Moment) -> object:
     """
     try:
         return data.value(moment)
-    except Exception as error:
+    except own.FAILS as error:
         what = own.raised(f"additional data {data.name}", error)
         raise DataError(f"{what} at time {moment.now_s}") from error
 
@@ -175,7 +175,7 @@ def next_of(data: AdditionalData, now_s: int) -> int | None:
     what = f"additional data {data.name}"
     try:
         answer = data.next_s(now_s)
-    except Exception as error:
+    except own.FAILS as error:
         raise DataError(f"{own.raised(what, error)} at time {now_s}") from error
     if answer is None:
         return None

@@ -72,7 +72,7 @@ def answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
         decision = dispatcher.dispatch(instance)
     except CpdispatchError:
         raise
-    except Exception as error:
+    except own.FAILS as error:
         what = own.raised(f"dispatcher {dispatcher.name}", error)
         raise DecisionError(f"{what} {_at(instance)}") from error
     if not isinstance(decision, Decision):

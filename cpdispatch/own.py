@@ -15,6 +15,8 @@ from typing import Any
 
 from cpdispatch.errors import UsageError, in_a_line
 
+FAILS = (Exception, SystemExit)
+"""What a user's code raises where it fails: a call of sys.exit does not end the command."""
 _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
 """Where files are that no user has written."""
@@ -37,7 +39,7 @@ def attribute(module: str, name: str, what: str) -> Any:
     sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(module)
-    except Exception as error:
+    except FAILS as error:
         # Anything may be wrong in a file of the user's.
         kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
         meant, _, last = module.rpartition(".")
@@ -81,14 +83,14 @@ def made(found: Any, method: str, what: str, seed: int, name: str = "") -> Any:
             raise UsageError(f"{what}: it has no method {method}")
         try:
             found = found(seed=seed) if _takes_seed(found) else found()
-        except Exception as error:
+        except FAILS as error:
             raise UsageError(
                 f"{what}: it cannot be made: {type(error).__name__}: {error}"
             ) from error
     else:
         try:
             found = copy.deepcopy(found)
-        except Exception as error:
+        except FAILS as error:
             raise UsageError(
                 f"{what}: it cannot be copied: {type(error).__name__}: {error}; name its class, "
                 "or a function that makes it"
@@ -130,13 +132,14 @@ def checked(given: Any, what: str, *methods: str) -> Any:
     return given
 
 
-def raised(what: str, error: Exception) -> str:
+def raised(what: str, error: BaseException) -> str:
     """That something of the user's raised an error, which, and in which line of the user's."""
     frames = traceback.extract_tb(error.__traceback__)
     foreign = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
     own = [frame for frame in foreign if not frame.filename.startswith(_LIBRARIES)] or foreign
     place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
-    return f"{what} raised {type(error).__name__}: {in_a_line(error)}{place}"
+    kind, message = type(error).__name__, in_a_line(error)
+    return f"{what} raised {kind}{f': {message}' if message != kind else ''}{place}"
 
 
 def _takes_seed(maker: Any) -> bool:

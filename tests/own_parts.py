@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+
 from cpdispatch.decision import Decision
 from cpdispatch.dispatch import make
 from cpdispatch.instance import Instance
@@ -33,6 +36,27 @@ class FailsOnEight(Mine):
         if int(instance.system.total[0]) == 8:
             raise RuntimeError("too small")
         return super().dispatch(instance)
+
+
+class TooEarly(Mine):
+    """Starts a job before now."""
+
+    name = "too early"
+
+    def dispatch(self, instance: Instance) -> Decision:
+        decision = super().dispatch(instance)
+        start_s = decision.start_s.copy()
+        start_s[0] = instance.now - 5
+        return replace(decision, start_s=start_s)
+
+
+class Leaves(Mine):
+    """Ends the command, as it believes."""
+
+    name = "leaves"
+
+    def dispatch(self, instance: Instance) -> Decision:
+        sys.exit(0)
 
 
 class Says:

@@ -187,6 +187,35 @@ def test_an_instance_is_solved_verified_and_told(
     assert {job.id: job.start for job in answer.jobs} == {2: 100, 3: 150}
 
 
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (
+            "TooEarly",
+            "too early answered with an infeasible decision at time 100: early start: job",
+        ),
+        ("Leaves", "dispatcher leaves raised SystemExit: 0 (own_parts.py:"),
+    ],
+)
+def test_an_answer_of_a_dispatcher_of_ones_own_is_verified_before_it_is_shown(
+    name: str, what: str, problem: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, "solve", problem, "-d", f"tests.own_parts:{name}")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"cpdispatch: {what}")
+
+
+def test_a_dispatcher_that_calls_exit_hides_no_other(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = "tests.own_parts:Leaves"
+    code, out, err = said(capsys, "simulate", log, "-d", "easy", "-d", own, "--cores", 1)
+    assert code == 2
+    assert "easy" in out
+    assert "1 of 2 tasks failed" in err
+    assert "dispatcher leaves raised SystemExit: 0 (own_parts.py:" in err
+
+
 def test_a_folder_of_instances_is_solved_into_a_folder(
     problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,10 +23,12 @@ from cpdispatch.instance import (
     FORMAT_OF_RESTARTS,
     NO_LATEST_S,
     NO_NODES,
+    Dependencies,
     Instance,
     Power,
     Reservation,
     Starvation,
+    Stopped,
     digest,
     loads,
     to_json,
@@ -161,6 +163,18 @@ def test_an_instance_survives_pickling(instance: Instance) -> None:
     assert to_json(pickle.loads(pickle.dumps(instance))) == to_json(instance)
 
 
+def after(pairs: list[list[int]], jobs: int = 1) -> Dependencies:
+    """Pairs of a queued job and one that it comes after, as positions."""
+    zeros, none = np.zeros(jobs, dtype=np.int64), np.empty((2, 0), dtype=np.int64)
+    return Dependencies.of(0, zeros, zeros, zeros, np.array(pairs), none)
+
+
+def test_pairs_of_dependencies_may_stand_in_any_order() -> None:
+    found = after([[2, 1, 2], [0, 0, 1]], jobs=3)
+    assert found.offset.tolist() == [0, 0, 1, 3]
+    assert found.position.tolist() == [0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("changed", "parts"),
     [
@@ -191,6 +205,30 @@ def test_an_instance_survives_pickling(instance: Instance) -> None:
         ({"now": -1}, ["now: negative (found -1)"]),
         ({"power": Power(100.5, (1, 1, 1, 1))}, ["power.cap: must be a whole number"]),
         ({"starvation": Starvation("5", 5)}, ["starvation.threshold: must be a whole number"]),
+        ({"power": (60, (1, 1, 1, 1))},
+         ["field power: expected Power or None, found a tuple; make a Power"]),
+        ({"power": Power(60, (1.5, 0, 0, 0))}, ["power.unit: must be whole numbers (found [1.5, "]),
+        ({"reservations": (Reservation(0, 5, (1,), (1.5, 0, 0, 1)),)},
+         ["reservations[0].capacity: must be whole numbers"]),
+        ({"reservations": ((0, 5, (1,), (1, 0, 0, 1)),)},
+         ["reservations[0]: expected Reservation, found a tuple"]),
+        ({"queue": [1]}, ["field queue: expected JobTable, found a list"]),
+        ({"system": None}, ["field system: expected System, found None"]),
+        ({"data": None}, ["field data: expected Mapping, found None; give a dictionary"]),
+        ({"stopped": Stopped.of({0: (5, {64: 1})})}, ["stopped.node[0]: nodes are", "found 64"]),
+        ({"stopped": Stopped.of({0: (5, {4: 0})})}, ["stopped.units[0]: must be 1 or more"]),
+        ({"stopped": Stopped.of({0: (5, {4: 99})})}, ["stopped.units: job", "units (found 99)"]),
+        ({"stopped": Stopped.of({1: (5, {1: 1})})},
+         ["stopped.position[0]: jobs are numbered 0 to 0 (found 1)"]),
+        ({"dependencies": {0: [0]}}, ["field dependencies: expected Dependencies or None, found"]),
+        ({"dependencies": after([[0], [1]])},
+         ["dependencies.position[0]: jobs are numbered 0 to 0 (found 1)"]),
+        ({"dependencies": after([[0], [0]])},
+         ["dependencies.position: queued jobs that wait for each other in a circle"]),
+        ({"dependencies": after([[0], [0]], jobs=2)},
+         ["dependencies.earliest_s: an int64 array of shape (1,) is needed (found (2,))"]),
+        ({"dependencies": replace(after([[0], [0]]), offset=np.array([0, 2]))},
+         ["dependencies.offset: it ascends from 0 to the 1 entries (found [0, 2])"]),
         ({"now": 10**6}, ["running.end_s[0]: a running job is expected to end after now, 1000000",
                           "; give a job that has outlived its expected end a new one, such"]),
     ],
@@ -220,6 +258,7 @@ def test_an_instance_that_is_built_in_python_is_checked_too(
          f"upper_s[0]: must be {LIMIT} or less (found {2**62})"),
         (lambda block: spoiled(block, (Column.REQUESTED, 0), -1),
          "requested_s[0]: negative (found -1)"),
+        (lambda block: spoiled(block, (Column.EWT, 0), 0), "ewt_s[0]: must be 1 or more (found 0)"),
         (lambda block: spoiled(block, (Column.REQUEST + 1, 0), -3),
          "request[0, 1]: negative (found -3)"),
         (lambda block: np.zeros((21, 0)), "block: an int64 array of shape (19, 0) is needed"),

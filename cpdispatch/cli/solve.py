@@ -114,8 +114,9 @@ def _loaded(path: Path, dispatcher: str, *, keeps_bound: bool) -> Instance:
 def _solved(problem: Instance, path: Path, dispatcher: str, settings: Settings) -> Solution:
     """The answer of a dispatcher to an instance, verified."""
     from cpdispatch import dispatch, solution, verify
+    from cpdispatch.adapters.decided import decided
 
-    decision = dispatch.answer_of(dispatch.make(dispatcher, settings), problem)
+    decision = decided(dispatch.make(dispatcher, settings), problem)
     limit_ms = round(settings.limit_s * 1e3)
     answer = solution.from_decision(problem, decision, limit_ms=limit_ms)
     violations = verify.solution(problem, answer)

@@ -21,6 +21,7 @@ from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import limits
 from cpdispatch.heuristics.kernels import ascending
 from cpdispatch.jobs import Column
+from cpdispatch.own import FAILS
 
 _ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
 _REQUESTED, _EXPECTED = int(Column.REQUESTED), int(Column.EXPECTED)
@@ -175,7 +176,7 @@ class Order:
         processors = float(max(job[_UNITS] * job[_REQUEST], 1))
         try:
             key = float(self.own(expected, processors, submit, float(now)))
-        except Exception as error:
+        except FAILS as error:
             raise self.failed(int(job[_ID]), f"raised {error!r}") from error
         if math.isnan(key):
             raise self.failed(int(job[_ID]), "returned nan")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
@@ -235,19 +236,22 @@ class Dependencies:
             Expected ends of the running jobs.
         stated_s, think_s : int64 array, shape (queued,)
         after, after_running : int64 array, shape (2, pairs)
-            Queue positions, ascending, over those of the predecessors: in the queue, among the
-            running jobs.
+            Queue positions over those of the predecessors: in the queue, among the running jobs.
         """
+        (job, before), (starts, runs) = (
+            [row[pairs[0].argsort(kind="stable")] for row in pairs]
+            for pairs in (after, after_running)
+        )
         queued = np.arange(len(stated_s) + 1)
         stated_s = sealed(np.maximum(stated_s, now))
         return cls(
             stated_s,
-            sealed(np.searchsorted(after[0], queued)),
-            sealed(after[1]),
+            sealed(np.searchsorted(job, queued)),
+            sealed(before),
             sealed(think_s),
             stated_s,
-            sealed(np.searchsorted(after_running[0], queued)),
-            sealed(after_running[1]),
+            sealed(np.searchsorted(starts, queued)),
+            sealed(runs),
         ).ending(end_s)
 
     def ending(self, end_s: IntArray) -> Dependencies:
@@ -326,8 +330,8 @@ class Instance(_Flat):
     Raises
     ------
     InputError
-        When the nodes out of service, what is free, the queue, the arrays of the running jobs, a
-        reservation, the power cap or the starvation bound is none; the field is named.
+        When a part is not what it should be: of another class or shape, a number out of its range,
+        a node or a job that is not there, jobs that wait for each other; the field is named.
     """
 
     now: int
@@ -347,6 +351,7 @@ class Instance(_Flat):
 
     def __post_init__(self) -> None:
         check = Check("instance")
+        check.kinds(self)
         check.number(self.now, "now", 0)
         check.nodes(self.free, self.down, self.system)
         rows = Column.REQUEST + len(self.system.resources)
@@ -359,6 +364,10 @@ class Instance(_Flat):
             check.integers(came_s, "came_s", (2, came_s.shape[1] if table else len(self.queue)))
         if self.reservations or self.power is not None or self.starvation is not None:
             check.rules(self)
+        if self.dependencies is not None:
+            check.comes_after(self.dependencies, len(self.queue), len(self.running))
+        if self.stopped is not None:
+            check.holds(self.stopped, self.queue, self.system.nodes)
 
     def earliest_s(self) -> IntArray:
         """Lower bound of each start as it is known now, shape (queued,); ``now`` for most."""
@@ -511,9 +520,18 @@ def free_capacity(
 
 _LEAST = (
     ("units", Column.UNITS, 1), ("requested_s", Column.REQUESTED, 0),
-    ("expected_s", Column.EXPECTED, 1), ("upper_s", Column.UPPER, 1),
+    ("expected_s", Column.EXPECTED, 1), ("upper_s", Column.UPPER, 1), ("ewt_s", Column.EWT, 1),
 )  # fmt: skip
 """The least values of the columns of queued jobs, by the names of these."""
+
+_NONE = type(None)
+_KINDS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
+    ("system", System), ("queue", JobTable), ("running", Running),
+    ("reservations", (tuple, list)), ("power", (Power, _NONE)),
+    ("dependencies", (Dependencies, _NONE)), ("starvation", (Starvation, _NONE)),
+    ("stopped", (Stopped, _NONE)), ("data", Mapping),
+)  # fmt: skip
+"""The classes of the parts of an instance, by their names."""
 
 
 class Check:
@@ -521,6 +539,24 @@ class Check:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
+
+    def kinds(self, instance: Instance) -> None:
+        """The parts of an instance by their classes."""
+        for name, kind in _KINDS:
+            part = getattr(instance, name)
+            self.kind(part, kind, name)
+        for k, reservation in enumerate(instance.reservations):
+            self.kind(reservation, Reservation, f"reservations[{k}]")
+
+    def kind(self, part: object, kind: type | tuple[type, ...], field: str) -> None:
+        """A part of one of these classes."""
+        if not isinstance(part, kind):
+            classes = kind if isinstance(kind, tuple) else (kind,)
+            names = " or ".join("None" if c is type(None) else c.__name__ for c in classes)
+            found = "None" if part is None else f"a {type(part).__name__}"
+            advice = "give a dictionary" if kind is Mapping else f"make a {classes[0].__name__}"
+            problem = f"expected {names}, found {found}"
+            raise InputError(problem, file=self.path, field=field, advice=advice)
 
     def need(self, good: bool, field: str, value: object, problem: str, advice: str = "") -> None:
         """Raise an `InputError` that names the field and its value, unless it is good."""
@@ -538,6 +574,8 @@ class Check:
     def vector(self, values: Sequence[int], field: str, resources: int) -> None:
         """Amounts, one for each resource type."""
         found = list(values)
+        whole = all(isinstance(value, int | np.integer) for value in found)
+        self.need(whole, field, found, "must be whole numbers")
         self.need(
             len(values) == resources, field, found, f"one number for each of {resources} resources"
         )
@@ -633,6 +671,70 @@ class Check:
         """Numbers of nodes, of which there are so many."""
         for k, node in enumerate(nodes):
             self.need(0 <= node < of, f"{field}[{k}]", node, f"nodes are numbered 0 to {of - 1}")
+
+    def comes_after(self, found: Dependencies, queued: int, running: int) -> None:
+        """Which queued jobs come after others."""
+        for name in ("earliest_s", "think_s", "stated_s"):
+            self.integers(getattr(found, name), f"dependencies.{name}", (queued,))
+        for name, of in (("", queued), ("running_", running)):
+            offset, position = (getattr(found, f"{name}{part}") for part in ("offset", "position"))
+            field = f"dependencies.{name}"
+            self.integers(position, f"{field}position", (np.size(position),))
+            self.offset(offset, f"{field}offset", queued, len(position))
+            if len(position):
+                self.positions(position, f"{field}position", of)
+        owner = np.repeat(np.arange(queued), np.diff(found.offset))
+        if (owner <= found.position).any():
+            self.no_circle(found)
+
+    def no_circle(self, found: Dependencies) -> None:
+        """No job waits for itself."""
+        cuts = found.offset.tolist()
+        after = {k: found.position[cuts[k] : cuts[k + 1]].tolist() for k in range(len(cuts) - 1)}
+        try:
+            TopologicalSorter(after).prepare()
+        except CycleError as error:
+            self.need(
+                False, "dependencies.position", error.args[1],
+                "queued jobs that wait for each other in a circle",
+            )  # fmt: skip
+
+    def holds(self, found: Stopped, jobs: JobTable, nodes: int) -> None:
+        """The queued jobs whose bounded start is over."""
+        count = np.size(found.position)
+        self.integers(found.position, "stopped.position", (count,))
+        self.integers(found.start_s, "stopped.start_s", (count,))
+        self.integers(found.node, "stopped.node", (np.size(found.node),))
+        self.integers(found.units, "stopped.units", found.node.shape)
+        self.offset(found.offset, "stopped.offset", count, len(found.node))
+        if count:
+            self.positions(found.position, "stopped.position", len(jobs))
+        ascends = bool((np.diff(found.position) > 0).all())
+        self.need(ascends, "stopped.position", found.position.tolist(), "must ascend")
+        self.numbered(found.node.tolist(), "stopped.node", nodes)
+        for k, units in enumerate(found.units.tolist()):
+            self.number(units, f"stopped.units[{k}]", 1)
+        owner = np.repeat(np.arange(count), np.diff(found.offset))
+        held = np.bincount(owner, weights=found.units, minlength=count).astype(np.int64)
+        for k, (position, units) in enumerate(zip(found.position.tolist(), held, strict=True)):
+            self.need(
+                units == jobs.units[position], "stopped.units", int(units),
+                f"job {jobs.id[position]} holds all of its {jobs.units[position]} units",
+                f"see entries {found.offset[k]} to {found.offset[k + 1]}",
+            )  # fmt: skip
+
+    def offset(self, offset: IntArray, field: str, owners: int, entries: int) -> None:
+        """Where the entries of each owner begin."""
+        self.integers(offset, field, (owners + 1,))
+        right = offset[0] == 0 and offset[-1] == entries and (np.diff(offset) >= 0).all()
+        problem = f"it ascends from 0 to the {entries} entries"
+        self.need(bool(right), field, offset.tolist(), problem)
+
+    def positions(self, positions: IntArray, field: str, of: int) -> None:
+        """Positions of jobs, of which there are so many."""
+        for k in ((positions < 0) | (positions >= of)).nonzero()[0][:1].tolist():
+            jobs = f"jobs are numbered 0 to {of - 1}" if of else "there is no such job"
+            self.need(False, f"{field}[{k}]", int(positions[k]), jobs)
 
     def rules(self, instance: Instance) -> None:
         """What an instance holds beside jobs and nodes."""

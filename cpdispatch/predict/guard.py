@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from cpdispatch import own
 from cpdispatch.jobs import Job
 from cpdispatch.predict import (
     Cautious,
@@ -59,6 +60,7 @@ class Guard:
         self._live = live
         self.faults: Counter[str] = Counter()
         self.seconds = 0.0
+        self._said: dict[str, str] = {}
         self._slow_calls = 0
         self._learned = 0
         self._learning_s = 0.0
@@ -165,8 +167,9 @@ class Guard:
         began = perf_counter()
         try:
             return method(*arguments)
-        except Exception as error:
-            self._fault(f"{what} raised {type(error).__name__}")
+        except own.FAILS as error:
+            kind = f"{what} raised {type(error).__name__}"
+            self._fault(self._said.setdefault(kind, own.raised(what, error)))
             return default
         finally:
             took_s = perf_counter() - began

@@ -177,8 +177,13 @@ def simulate(
     UsageError
         On an unknown name, a checkpoint that belongs to another run, or a dispatcher of the
         package that was used already.
+        A dispatcher that knows no starvation bound where there is one.
     DecisionError
-        When the dispatcher answers with an infeasible decision.
+        When the dispatcher raises an error, or answers with no decision or an infeasible one.
+    DataError
+        When additional data raise an error.
+    InputError
+        When a file of events or of steps is malformed.
     """
     check_case(workload, system)
     check_rules(trigger, correction, restart_cost_s, starvation)
@@ -271,6 +276,12 @@ def _begun(
         if isinstance(dispatcher, str)
         else own.checked(dispatcher, "dispatcher", "dispatch")
     )
+    starvation = (rules | general)["starvation"]
+    if starvation is not None and dispatch.keeps_starvation_bound(made) is False:
+        raise UsageError(
+            f"dispatcher {made.name} knows no starvation bound: leave it out, or use hcp or pcp, "
+            "which keep it"
+        )
     chosen = dispatch.predictor_of(made) if predictor is None else predictor
     known = predict.made(chosen, workload, settings.seed)
     # A predictor of the user's may have learned something already.

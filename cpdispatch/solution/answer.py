@@ -79,7 +79,7 @@ def from_decision(
     Parameters
     ----------
     decision : Decision
-        A dispatcher's answer to it.
+        A dispatcher's answer to it, with which `cpdispatch.verify.decision` finds nothing wrong.
     limit_ms : float, optional
         The time that the dispatcher was allowed, milliseconds.
     """

@@ -79,7 +79,22 @@ def test_a_predictor_that_cannot_learn_is_counted_and_goes_on_predicting() -> No
 
     sim, _ = play(ROWS, predictor=Dull(lambda: 5))
     assert sim.records.expected_s.tolist() == [5, 5, 5]
-    assert sim.notes == {"predictor odd, learn raised ValueError": 3}
+    ((fault, count),) = sim.notes.items()
+    assert fault.startswith("predictor odd, learn raised ValueError (test_guard.py:")
+    assert count == 3
+
+
+def test_the_first_message_of_an_error_is_told_with_its_line() -> None:
+    answers = iter((ZeroDivisionError("first"), ZeroDivisionError("second"), SystemExit(0)))
+
+    def ends() -> None:
+        raise next(answers)
+
+    sim, _ = play(ROWS, predictor=Says(ends))
+    (first, twice), (leaves, once) = sim.notes.items()
+    assert "predict raised ZeroDivisionError: first (test_guard.py:" in first
+    assert "predict raised SystemExit: 0 (test_guard.py:" in leaves
+    assert (twice, once) == (2, 1)
 
 
 @pytest.mark.parametrize(("live", "said"), [(True, [5, 5, 5, 100, 100]), (False, [5] * 5)])
@@ -142,12 +157,15 @@ def test_a_faulty_bound_restarts_no_job(
 
     guarded = Guard(Bounds(lambda: 5))
     assert guarded.bound(workload(ROWS).table[0]) == bound_s
-    assert list(guarded.faults) == ([f"predictor odd, {fault}"] if fault else [])
+    assert len(guarded.faults) == bool(fault)
+    assert all(found.startswith(f"predictor odd, {fault}") for found in guarded.faults)
 
 
 def test_faults_are_shown_with_the_run() -> None:
     run = simulate(workload(ROWS), System.pool(4), predictor=Says(fail))
-    assert run.about["notes"] == {"predictor odd, predict raised ZeroDivisionError": 3}
+    ((fault, count),) = run.about["notes"].items()
+    assert fault.startswith("predictor odd, predict raised ZeroDivisionError (test_guard.py:")
+    assert count == 3
 
 
 class Tells(Says):
@@ -190,7 +208,9 @@ def test_a_report_that_is_no_tables_is_a_fault(tables: Any) -> None:
 def test_a_report_that_fails_is_a_fault() -> None:
     guarded = Guard(Tells(fail))
     assert guarded.report() == {}
-    assert guarded.faults == {"predictor odd, report raised ZeroDivisionError": 1}
+    ((fault, count),) = guarded.faults.items()
+    assert fault.startswith("predictor odd, report raised ZeroDivisionError (test_guard.py:")
+    assert count == 1
 
 
 def test_the_time_of_all_calls_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -564,3 +564,8 @@ def test_a_dispatcher_that_remembers_another_run_is_refused(
         sample, EURORA, made, watch=Watch(folder=tmp_path, resume=True), compiled=False
     )
     assert same(resumed, simulate(sample, EURORA, dispatch.make(name), compiled=False))
+
+
+def test_a_bound_that_a_model_does_not_keep_is_refused_before_the_replay() -> None:
+    with pytest.raises(UsageError, match="thesis-hcp knows no starvation bound: leave it out, or"):
+        simulate(eurora_sample(20), NAMED["eurora"], "thesis-hcp", starvation=Starvation(600, 60))

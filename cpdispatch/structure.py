@@ -56,20 +56,22 @@ def misfit(
     steps = _steps(path.rpartition("$")[2].removesuffix("`"))
     expected = re.match("Expected `(.*?)`", problem)
     kind = problem.partition(", got `")[2].removesuffix("`")
-    keys = _chosen(data, steps, kind)
+    root = inspect.type_info(type)
+    keys = _chosen(data, steps, kind, root, problem)
     field, value = _name(keys), _at(data, keys)
     found, advice = None if isinstance(value, dict | list) else value, ""
     if key := re.search("(unknown|missing required) field `(.*)`", problem, re.DOTALL):
         problem = f"{key[1]} key"
         if key[1] == "unknown":
-            advice = _meant(key[2], keys, inspect.type_info(type))
+            advice = _meant(key[2], keys, root)
             found = _at(data, [*keys, key[2]])
             found = None if isinstance(found, dict | list) else found
         field = _name([*keys, key[2]])
     elif "enum value" in problem:
-        words = [str(word) for word in _values(_of_path(inspect.type_info(type), keys)) if word]
+        words = [str(word) for word in _values(_of_path(root, keys)) if word]
         problem = f"expected one of {', '.join(words)}"
-        advice = nearest(str(value), words).removeprefix("; ")
+        hint = nearest(str(value), words) or nearest(str(value).lower(), words)
+        advice = hint.removeprefix("; ")
     elif expected and kind:
         words = [_WORDS.get(each, each) for each in expected[1].split(" | ") if each != "null"]
         problem = f"expected {' or '.join(words)}"
@@ -90,12 +92,17 @@ def _steps(path: str) -> list[str | int | None]:
     ]
 
 
-def _chosen(data: Any, steps: list[str | int | None], kind: str) -> list[str | int]:
-    """The steps with keys in place of those that are left out: the first whose value fits."""
-    return next(_candidates(data, steps, kind), [step for step in steps if step is not None])
+def _chosen(
+    data: Any, steps: list[str | int | None], kind: str, of: inspect.Type, problem: str
+) -> list[str | int]:
+    """The steps with keys in place of those that are left out: the first that has the problem."""
+    found = _candidates(data, steps, kind, of, problem)
+    return next(found, [step for step in steps if step is not None])
 
 
-def _candidates(data: Any, steps: list[str | int | None], kind: str) -> Iterator[list[str | int]]:
+def _candidates(
+    data: Any, steps: list[str | int | None], kind: str, of: inspect.Type, problem: str
+) -> Iterator[list[str | int]]:
     if not steps:
         if not kind or _NAMES.get(type(data)) == kind:
             yield []
@@ -103,8 +110,24 @@ def _candidates(data: Any, steps: list[str | int | None], kind: str) -> Iterator
     first, rest = steps[0], steps[1:]
     keys: list[Any] = list(data) if first is None and isinstance(data, dict) else [first]
     for key in keys:
-        for found in _candidates(_at(data, [key]), rest, kind):
+        value, inner = _at(data, [key]), _of_path(of, [key])
+        if first is None and isinstance(inner, inspect.StructType):
+            wanted = _problem(value, inner.cls) == problem
+        else:
+            wanted = True
+        if not wanted:
+            continue
+        for found in _candidates(value, rest, kind, inner, problem):
             yield [key, *found]
+
+
+def _problem(data: Any, type: Any) -> str:
+    """What does not fit a structure, in msgspec's words; empty if it fits."""
+    try:
+        msgspec.convert(data, type)
+    except msgspec.ValidationError as error:
+        return str(error).partition(" - at `")[0]
+    return ""
 
 
 def _at(data: Any, keys: list[str | int]) -> Any:

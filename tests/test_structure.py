@@ -25,6 +25,7 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     parts: list[Inner] = []
     limit: float | None = None
+    named: dict[str, Inner] = {}
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,11 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
             {"name": "a", "parts": [{"watts": {"x": {"core": 1}, "y": {"core": 1, "gpu": 2.5}}}]},
             "field parts[0].watts.y.gpu: not a box: expected a whole number (found 2.5)",
         ),
+        (
+            {"name": "a", "named": {"x": {"kind": "fat"}, "y": {"kind": "Thin"}}},
+            "named.y.kind: not a box: expected one of fat, thin (found 'Thin'); did you mean thin",
+        ),
+        ({"name": "a", "named": {"x": {}, "y": {"siz": 1}}}, "named.y.siz: not a box: unknown key"),
         ([], "box.toml: not a box: expected keys with values, found a list"),
     ],
 )

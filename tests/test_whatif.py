@@ -21,7 +21,7 @@ from cpdispatch.experiment import RunSummary, whatif
 from cpdispatch.experiment.runs import safe
 from cpdispatch.report.whatif import never_started, sentences
 from cpdispatch.simulator import Run, simulate
-from cpdispatch.system import Limit, NodeGroup, Partition, System
+from cpdispatch.system import Limit, Maintenance, NodeGroup, Partition, System
 from cpdispatch.workloads import prepare, read
 
 LOG = "id,submit,runtime,requested,units,core,user\n" + "".join(
@@ -59,9 +59,23 @@ def test_what_cannot_be_scaled_is_refused() -> None:
         for system in (TWO, System.pool(4)):
             with pytest.raises(UsageError, match=problem):
                 whatif.scaled(system, change)
-    parted = replace(TWO, partitions=(Partition("all", tuple(range(13))),))
-    with pytest.raises(UsageError, match="name its nodes one by one"):
+    parted = replace(TWO, partitions=(Partition("some", tuple(range(5))),))
+    with pytest.raises(UsageError, match="partition some of two has some nodes of a group alone"):
         whatif.scaled(parted, 0.5)
+    kept = replace(TWO, maintenance=(Maintenance(nodes="0-3", from_s=9, length_s=5),))
+    with pytest.raises(UsageError, match="a maintenance window of two has some nodes of a"):
+        whatif.scaled(kept, 0.5)
+
+
+def test_partitions_and_windows_of_whole_groups_grow_with_them() -> None:
+    system = replace(
+        TWO,
+        partitions=(Partition("all", tuple(range(13))), Partition("last", (10, 11, 12))),
+        maintenance=(Maintenance(nodes="10 11 12", from_s=9, length_s=5),),
+    )
+    found = whatif.scaled(system, 1)
+    assert [each.nodes for each in found.partitions] == [tuple(range(26)), tuple(range(20, 26))]
+    assert found.named_nodes(found.maintenance[0].nodes) == tuple(range(20, 26))
 
 
 def test_changes_are_of_the_first_system_that_is_named(log: Path) -> None:

@@ -93,7 +93,7 @@ def show(console: Console, found: Explanation, run: Run) -> None:
     where = f"under {names['dispatcher']} ({names['workload']} on {names['system']['name']})"
     console.print(bold(f"Job {found.job} {head}", f" {where}\n"))
     facts = grid()
-    for name, text in facts_of(found, times, recorded="recorded" in run.about):
+    for name, text in facts_of(found, times, run):
         facts.add_row(name, text)
     console.print(facts)
     if found.stretches:
@@ -149,18 +149,19 @@ def ids(jobs: Sequence[int]) -> str:
 
 def units_of(found: Explanation) -> str:
     """What the job asks for."""
-    from cpdispatch.access import wished
+    from cpdispatch.access import NOWHERE, wished
     from cpdispatch.system import is_own
 
     own = [(name, asked) for name, asked in found.request if is_own(name)]
     each = ", ".join(f"{asked} {name}" for name, asked in own) or "nothing"
     places = wished([name for name, _ in found.request])
     on = f", on nodes of {' and '.join(places)}" if places else ""
+    on = ", on no node" if NOWHERE in places else on
     return f"{count(found.units, 'unit')} of {each}" + " each" * (found.units != 1) + on
 
 
-def facts_of(found: Explanation, times: Times, *, recorded: bool) -> Iterator[tuple[str, str]]:
-    """What the job asked for, and what became of it; ``recorded`` from what Slurm says."""
+def facts_of(found: Explanation, times: Times, run: Run) -> Iterator[tuple[str, str]]:
+    """What the job asked for, and what became of it."""
     from cpdispatch.analyze.compare import duration
 
     yield "asks for", f"{units_of(found)}, for {duration(found.requested_s)}"
@@ -178,7 +179,7 @@ def facts_of(found: Explanation, times: Times, *, recorded: bool) -> Iterator[tu
         )
     elif found.wait_s != 0:
         unrecorded = "the run is a compiled replay, or of an earlier version"
-        if recorded:
+        if "recorded" in run.about:
             unrecorded = "Slurm's records have no promises"
         yield "promised", "no start" if found.promises_known else f"not recorded: {unrecorded}"
     for number, ((begin, end), test) in enumerate(zip(found.attempts, found.tests, strict=True)):
@@ -190,7 +191,7 @@ def facts_of(found: Explanation, times: Times, *, recorded: bool) -> Iterator[tu
     if found.saved_s:
         yield "kept", f"{duration(found.saved_s)} of that by its checkpoints, which is no wait"
     if found.start_s is None or found.end_s is None or found.ran_s is None:
-        yield "started", never(found)
+        yield "started", never(found, run)
         return
     how = {
         "started": "in its turn",
@@ -207,18 +208,39 @@ def facts_of(found: Explanation, times: Times, *, recorded: bool) -> Iterator[tu
     yield "ended", f"at {times.said(found.end_s)}, after {duration(found.ran_s)}{longer}{failed}"
 
 
-def never(found: Explanation) -> str:
+def never(found: Explanation, run: Run) -> str:
     """Why a job never started."""
+    from cpdispatch.access import NOWHERE, wished
+
+    places = wished([name for name, _ in found.request])
+    if found.reason == "never_fits" and NOWHERE in places:
+        return f"never: {no_node(found, run)}"
     if found.reason == "never_fits" and found.most_units >= found.units:
         return "never: it asks for more than a limit, or the power cap, ever leaves"
     if found.reason == "never_fits":
+        where = f"nodes of {' and '.join(places)} have" if places else "system has"
         return (
-            f"never: the empty system has room for {found.most_units:,} of its "
+            f"never: the empty {where} room for {found.most_units:,} of its "
             f"{count(found.units, 'unit')}"
         )
     if found.reason == "rejected":
         return "never: the dispatcher refused it"
     return "never: it still waited when the run was over"
+
+
+def no_node(found: Explanation, run: Run) -> str:
+    """Why there is no node that a job may use."""
+    from cpdispatch.analyze.compare import duration
+
+    row = run.jobs["id"] == found.job
+    label = str(run.jobs.loc[row, "partition"].iloc[0]) if "partition" in run.jobs else ""
+    named = {name.strip() for name in label.split(",")}
+    short = [p for p in run.system.partitions if p.name in named and p.limit_s is not None]
+    short = [p for p in short if p.limit_s is not None and p.limit_s < found.requested_s]
+    if not short:
+        return "no node is in its partitions, has its features and is one that it names"
+    limits = " and ".join(f"{duration(p.limit_s or 0)} in partition {p.name}" for p in short)
+    return f"it asks for {duration(found.requested_s)}, and may run for {limits}"
 
 
 def others(found: Explanation) -> Iterator[str]:

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+import numpy as np
+
 from cpdispatch.analyze.draws import Pairs, figure_difference
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment.report import tables
 from cpdispatch.experiment.runs import Experiment, Part, RunPlan, RunSummary, check_apart, safe
 from cpdispatch.files import csv_of
 from cpdispatch.jobs import Workload
-from cpdispatch.system import Limit, System, find
+from cpdispatch.system import Limit, System, find, ranges_of
 from cpdispatch.workloads import own_machine, prepare
 
 _CHANGE = re.compile(r"([+-]\d+(?:\.\d+)?)%")
@@ -46,14 +49,19 @@ def scaled(system: System, change: float) -> System:
     Raises
     ------
     UsageError
-        When nothing would be left, nothing would change, or partitions name single nodes.
+        When nothing would be left, nothing would change, or a partition or a maintenance window has
+        a part of a group.
     """
     sign = f"{100 * change:+g}%"
-    if system.partitions:
-        raise UsageError(
-            f"--system {sign}: the partitions of {system.name} name its nodes one by one; write a "
-            "system file with the nodes that you mean"
-        )
+    parts = [(f"partition {each.name}", each.nodes) for each in system.partitions]
+    parts += [("a maintenance window", system.named_nodes(w.nodes)) for w in system.maintenance]
+    for what, nodes in parts:
+        if not _has_whole_groups(system, nodes):
+            raise UsageError(
+                f"--system {sign}: {what} of {system.name} has some nodes of a group alone, and it "
+                "is not clear how many of them there would be; write a system file with the nodes "
+                "that you mean"
+            )
     if change <= -1:
         raise UsageError(f"--system {sign}: nothing would be left of {system.name}")
     groups = []
@@ -67,7 +75,27 @@ def scaled(system: System, change: float) -> System:
         raise UsageError(
             f"--system {sign}: {system.name} would stay as it is: name a greater change"
         )
-    return replace(system, name=f"{system.name} {sign}", groups=tuple(groups))
+    group_of = np.repeat(np.arange(len(groups)), [group.nodes for group in groups])
+
+    def moved(nodes: Sequence[int]) -> tuple[int, ...]:
+        """The nodes of the same groups."""
+        return tuple(np.isin(group_of, system.group_of[list(nodes)]).nonzero()[0].tolist())
+
+    partitions = tuple(replace(each, nodes=moved(each.nodes)) for each in system.partitions)
+    maintenance = tuple(
+        msgspec.structs.replace(each, nodes=ranges_of(moved(system.named_nodes(each.nodes))))
+        for each in system.maintenance
+    )
+    return replace(
+        system, name=f"{system.name} {sign}", groups=tuple(groups), partitions=partitions,
+        maintenance=maintenance,
+    )  # fmt: skip
+
+
+def _has_whole_groups(system: System, nodes: Sequence[int]) -> bool:
+    """Whether these are all nodes of their groups."""
+    found = np.bincount(system.group_of[list(nodes)], minlength=len(system.groups)).tolist()
+    return all(n in (0, group.nodes) for n, group in zip(found, system.groups, strict=True))
 
 
 def limit_of(text: str) -> tuple[Limit, bool] | None:

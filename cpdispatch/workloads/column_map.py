@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +28,7 @@ from cpdispatch.workloads.clean import log_name
 from cpdispatch.workloads.imported import Columns, Imported, finish
 from cpdispatch.workloads.slurm import zone_of
 from cpdispatch.workloads.slurm.access import features
-from cpdispatch.workloads.slurm.values import time_s
+from cpdispatch.workloads.slurm.values import duration_s, time_s
 from cpdispatch.workloads.table import MEMORY_COLUMNS, MOST, RESERVED, as_text, check_widths
 
 if TYPE_CHECKING:
@@ -40,19 +41,28 @@ MEMORY_KB = {"b": 1 / 1024, "kb": 1.0, "mb": 1024.0, "gb": 1024.0**2}
 
 
 class TableForm(msgspec.Struct, forbid_unknown_fields=True):
-    """How a text table is laid out: cells between any blanks, columns without a line of names."""
+    """How a text table is laid out: cells between any blanks, columns without a line of names.
+
+    Cells that are one of ``empty`` are taken for empty ones.
+    """
 
     blanks: bool = False
     names: list[str] = []
+    empty: list[str] = []
 
 
 class Times(msgspec.Struct, forbid_unknown_fields=True):
-    """Units of times: ``text`` is a date and a time of day, in the zone unless it says its own."""
+    """Units of times: ``text`` is a date and a time of day, in the zone unless it says its own.
+
+    Of a duration, ``text`` is ``days-hours:minutes:seconds``, as `duration_s` reads it. A format is
+    one of Python's ``strptime``; ISO 8601 without one.
+    """
 
     submit: Literal["ms", "s", "min", "h", "text"] = "s"
-    zone: str = "UTC"
-    runtime: Literal["ms", "s", "min", "h"] = "s"
-    requested: Literal["ms", "s", "min", "h"] = "s"
+    zone: str = ""
+    format: str = ""
+    runtime: Literal["ms", "s", "min", "h", "text"] = "s"
+    requested: Literal["ms", "s", "min", "h", "text"] = "s"
 
 
 class Amount(msgspec.Struct, forbid_unknown_fields=True):
@@ -141,6 +151,12 @@ def load(name: str) -> ColumnMap:
         )
     if not found.resources:
         raise InputError("names no resource type", file=path, field="resources")
+    for key in ("zone", "format"):
+        if (value := getattr(found.time, key)) and found.time.submit != "text":
+            raise InputError(
+                "says how to read dates and times, and submit is no text", file=path,
+                field=f"time.{key}", value=value, advice='leave it out, or write submit = "text"',
+            )  # fmt: skip
     _check_resources(found.resources, "resources", path)
     if found.nodes is not None:
         _check_resources(found.nodes.resources, "nodes.resources", path)
@@ -156,6 +172,11 @@ def _check_resources(resources: Mapping[str, Amount], field: str, path: Path) ->
             raise InputError(
                 "a workload has a column of this name that says something else", file=path,
                 field=where, advice=advice,
+            )  # fmt: skip
+        if name == "mem" and not amount.unit:
+            raise InputError(
+                "memory needs a unit", file=path, field=f"{where}.unit",
+                advice=f"write one of {', '.join(MEMORY_KB)}",
             )  # fmt: skip
         if isinstance(amount.times, int) and not 1 <= amount.times <= LIMIT:
             raise InputError(
@@ -206,7 +227,7 @@ def read(
         return source.times(names[key], form.time, after_s) if key in names else unknown
 
     def seconds(key: str, unit: str) -> IntArray:
-        return source.numbers(names[key], SECONDS[unit]) if key in names else unknown
+        return source.durations(names[key], unit) if key in names else unknown
 
     submit_s = moment("submit", unknown)
     start_s = moment("start", submit_s)
@@ -234,6 +255,10 @@ def read(
         left_out[reason] += int((keep & wrong).sum())
         keep &= ~wrong
     numbers = source.ids(names["id"]) if "id" in names else unknown
+    if "id" in names:
+        again = keep & (numbers >= 0) & source.frame.duplicated().to_numpy()
+        left_out["stands twice"] += int(again.sum())
+        keep &= ~again
     columns = Columns(
         id=numbers[keep].tolist(),
         submit_s=submit_s[keep].tolist(),
@@ -245,16 +270,27 @@ def read(
     )
     _add_labels(columns, source, names, keep)
     machine, frame = None, None
+    notes: Counter[str] = Counter()
     if nodes is not None:
         if form.nodes is None:
             raise UsageError(f"the column map says nothing of nodes: leave out {nodes}")
-        machine, frame = _system(_Source(Path(nodes), TableForm()), form.nodes)
-    notes: Counter[str] = Counter()
+        table_of_nodes = _Source(Path(nodes), TableForm(empty=form.table.empty))
+        machine, frame = _system(table_of_nodes, form.nodes, notes)
+        lacking = [name for name, values in amounts.items() if (values[keep] > 0).any()]
+        lacking = [name for name in lacking if name not in machine.resources]
+        if lacking:
+            raise UsageError(
+                f"jobs ask for {' and '.join(lacking)}, of which {nodes} says nothing: name the "
+                "column under [nodes] resources, or leave the resource out of [resources]"
+            )
     for name, values in amounts.items():
         notes[f"{name} unknown or below 0: none is asked for"] = int((keep & (values < 0)).sum())
         notes[f"{name} rounded up to the same for each unit"] = int((keep & uneven[name]).sum())
     for name, fractions in odd.items():
         notes[f"{name} with a fraction: rounded up"] = int((keep & fractions).sum())
+    notes["start before they are submitted"] = int(
+        ((start_s >= 0) & (start_s < submit_s))[keep].sum()
+    )
     below = sum(value < 0 for value in columns.labels.get("priority", ()))
     notes["priority unknown or below 0: it counts as 0"] = below
     if machine is not None and "features" in names:
@@ -303,15 +339,24 @@ def _add_labels(
             columns.extra[free] = source.text(name)[keep].tolist()
 
 
-def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:
-    source.column(form.name)  # refused where it is missing
+def _system(source: _Source, form: Nodes, notes: Counter[str]) -> tuple[System, pd.DataFrame]:
+    called = source.text(form.name)
+    for wrong, problem in (
+        ((called == "").to_numpy(), "a node needs a name"),
+        (called.duplicated().to_numpy(), "a node stands twice"),
+    ):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise source.wrong(form.name, row, problem, "correct the table of nodes")
     one = np.ones(len(source.frame), dtype=np.int64)
     amounts = {}
     for name, amount in form.resources.items():
         for column in (amount.column, amount.times):
             if isinstance(column, str) and column:
                 source.refuse_negative(column)
-        amounts[name] = np.maximum(source.amount(amount, one)[0], 0)
+        amounts[name] = source.amount(amount, one)[0]
+        notes[f"nodes of which {name} is unknown: they have none"] = int((amounts[name] < 0).sum())
+        amounts[name] = np.maximum(amounts[name], 0)
     texts = source.text(form.features) if form.features else [""] * len(source.frame)
     names = [tuple(sorted({*re.split(r"[\s,;&|]+", text)} - {""})) for text in texts]
     rows = list(zip(*(values.tolist() for values in amounts.values()), names, strict=True))
@@ -364,6 +409,8 @@ class _Source:
                 if any(name is not None for name in self.frame.index.names):
                     self.frame = self.frame.reset_index()
                 self.frame.columns = self.frame.columns.astype(str)
+            if form.empty:
+                self.frame = self.frame.replace(form.empty, "")
         except InputError:
             raise
         except Exception as error:  # whatever pandas makes of a strange table
@@ -439,6 +486,18 @@ class _Source:
         if (found < 0).any():
             raise self.wrong(name, int(np.argmax(found < 0)), "a node cannot have less than 0")
 
+    def durations(self, name: str, unit: str) -> IntArray:
+        """A column of durations in seconds, rounded up; -1 for an empty cell."""
+        if unit != "text":
+            return self.numbers(name, SECONDS[unit])
+        found = []
+        for row, text in enumerate(self.text(name)):
+            try:
+                found.append(duration_s(text) if text else -1)
+            except ValueError as error:
+                raise self.wrong(name, row, f"no duration as 1-12:30:00: {error}") from error
+        return np.array(found, dtype=np.int64)
+
     def ids(self, name: str) -> IntArray:
         """Numbers of the jobs, -1 for each that has a name instead."""
         text = self.text(name)
@@ -482,22 +541,26 @@ class _Source:
         """
         if form.submit != "text":
             return self.numbers(name, SECONDS[form.submit])
-        zone = zone_of(form.zone)
+        zone = zone_of(form.zone or "UTC")
         seconds = []
         for row, (text, least_s) in enumerate(zip(self.text(name), after_s.tolist(), strict=True)):
             try:
                 # Eight digits are a date: as seconds they would be of the early 1970s.
+                if text and form.format:
+                    text = datetime.strptime(text, form.format).isoformat()
                 dated = _DATE.sub(r"\1-\2-\3", text)
                 seconds.append(time_s(dated, zone, least_s) if text else -1)
             except ValueError as error:
-                raise self.wrong(name, row, "not a time from 1970 on") from error
+                form_of = f"of the format {form.format}" if form.format else "of ISO 8601"
+                raise self.wrong(name, row, f"no date and time {form_of} from 1970 on") from error
         return np.array(seconds, dtype=np.int64)
 
-    def wrong(self, name: str, row: int, problem: str) -> InputError:
+    def wrong(self, name: str, row: int, problem: str, advice: str = "") -> InputError:
         line = int(self.frame.index[row]) + self.first_line if self.is_text else None
         return InputError(
             problem, file=self.path, line=line,
             field=name if self.is_text else f"{name} of row {row + 1}",
             value=str(self.frame[name].iloc[row]),
-            advice="correct the cell or the column map, or leave the cell empty if it is unknown",
+            advice=advice
+            or "correct the cell or the column map, or leave the cell empty if it is unknown",
         )  # fmt: skip

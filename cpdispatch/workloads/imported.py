@@ -176,6 +176,8 @@ def finish(
         notes["no requested time: the runtime stands in"] += missing
     notes.update(workload.notes)
     workload.notes.clear()
+    longer = workload.runtime_s > workload.table.requested_s
+    notes["run longer than they request"] += int(longer.sum())
     if system is not None:
         notes[STUCK] += _stuck(workload, system)
     else:
@@ -201,8 +203,9 @@ def _numbered(id: list[int], notes: Counter[str]) -> list[int]:
     numbers = []
     for number in id:
         if number < 0 or number >= LIMIT or number in seen:
+            why = "another job has their number" if number in seen else "no number of its own"
             number, after = after, after + 1
-            notes["numbered anew: no number of its own"] += 1
+            notes[f"numbered anew: {why}"] += 1
         seen.add(number)
         numbers.append(number)
     return numbers

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from cpdispatch import cli
 from cpdispatch.analyze.explain import as_dict
 from cpdispatch.simulator import Run, simulate
-from cpdispatch.system import Maintenance, NodeGroup, System
+from cpdispatch.system import Maintenance, NodeGroup, Partition, System
+from cpdispatch.workloads import from_table, prepare
 from tests.simulator.cases import workload
 from tests.simulator.test_events import DRAIN, UNDRAIN, happen, restartable
 
@@ -132,6 +134,24 @@ def test_a_window_into_which_a_job_would_run_is_named(
     assert "room for 0 of its 2 units otherwise" in out
     _, out, _ = said(capsys, "status", tmp_path, "--at", 20)
     assert "maintenance into which it was expected to run: room for 0 of 2 units otherwise" in out
+
+
+def test_what_a_partition_does_not_allow_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = (NodeGroup("gpu", 1, (1, 1)), NodeGroup("cpu", 2, (1, 0)))
+    partitions = (Partition("gpu", (0,), limit_s=100), Partition("cpu", (1, 2)))
+    system = System("two", ("core", "gpu"), groups, partitions=partitions)
+    frame = pd.DataFrame({
+        "id": [1, 2, 3], "submit": 0, "runtime": 5, "requested": [50, 200, 50], "units": 1,
+        "core": 1, "gpu": [1, 1, 1], "partition": ["gpu", "gpu", "cpu"],
+    })  # fmt: skip
+    simulate(*prepare(from_table(frame), system), "easy").save(tmp_path)
+    _, out, _ = said(capsys, "explain", tmp_path, "--job", 2)
+    assert "1 unit of 1 core, 1 gpu, on no node, for 3 min" in out
+    assert "never: it asks for 3 min, and may run for 100 s in partition gpu" in out
+    _, out, _ = said(capsys, "explain", tmp_path, "--job", 3)
+    assert "never: the empty nodes of cpu have room for 0 of its 1 unit" in out
 
 
 def test_under_a_power_cap_requests_that_would_have_fit_are_named(

@@ -123,6 +123,83 @@ def test_a_job_of_the_hour_that_comes_twice_ends_after_its_start(
     assert column_map.read(written[0], str(written[1])).workload.runtime_s.tolist() == [360]
 
 
+PLAIN = """[columns]
+id = "n"
+submit = "t"
+start = "s"
+end = "e"
+requested = "w"
+[table]
+empty = ["-", "n/a"]
+[time]
+submit = "text"
+format = "%d.%m.%Y %H:%M"
+zone = "Europe/Berlin"
+requested = "text"
+[resources]
+core = {column = "c"}
+[nodes]
+name = "host"
+resources = {core = {column = "cores"}}
+"""
+ROWS = (
+    "1,23.03.2026 00:10,23.03.2026 00:12,23.03.2026 00:20,00:30:00,4\n",
+    "2,23.03.2026 00:10,23.03.2026 00:09,23.03.2026 00:20,1-00:00:00,1\n",
+    "3,23.03.2026 00:10,-,n/a,00:30:00,1\n", "4,23.03.2026 00:10,23.03.2026 00:12,"
+    "23.03.2026 02:12,00:30:00,1\n",
+)  # fmt: skip
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> tuple[Path, str, Path]:
+    jobs, form, nodes = (tmp_path / name for name in ("jobs.csv", "map.toml", "nodes.csv"))
+    jobs.write_text("n,t,s,e,w,c\n" + "".join((*ROWS, ROWS[0])))
+    form.write_text(PLAIN)
+    nodes.write_text("host,cores\na,8\nb,\n")
+    return jobs, str(form), nodes
+
+
+def test_dates_of_a_format_durations_as_text_and_words_for_empty_cells_are_read(
+    plain: tuple[Path, str, Path],
+) -> None:
+    found = column_map.read(*plain)
+    assert found.workload.table.id.tolist() == [1, 2, 4]
+    assert found.workload.table.submit_s.tolist() == [1774221000] * 3
+    assert found.workload.table.requested_s.tolist() == [1800, 86400, 1800]
+    assert found.workload.runtime_s.tolist() == [480, 660, 7200]
+    assert found.left_out == {"stands twice": 1, "never started": 1}
+    assert found.notes == {
+        "start before they are submitted": 1, "run longer than they request": 1,
+        "nodes of which core is unknown: they have none": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("which", "before", "after", "message"),
+    [
+        (0, "23.03.2026 00:12", "2026-03-23 00:12", "of the format %d.%m.%Y %H:%M from 1970 on"),
+        (0, "1-00:00:00", "1 day", "jobs.csv:3: field w: no duration as 1-12:30:00: not a dur"),
+        (1, 'submit = "text"\nformat', 'submit = "s"\nformat', "field time.zone: says how to read"),
+        (1, 'core = {column = "c"}\n[n', 'core = {column = "c"}\nmem = {column = "c"}\n[n',
+         "field resources.mem.unit: memory needs a unit; write one of b, kb, mb, gb"),
+        (1, 'core = {column = "c"}\n[n', 'gpu = {column = "c"}\n[n',
+         "jobs ask for gpu, of which "),
+        (2, "b,", "a,8", "nodes.csv:3: field host: a node stands twice (found 'a')"),
+        (2, "b,", ",8", "nodes.csv:3: field host: a node needs a name"),
+    ],
+)  # fmt: skip
+def test_a_map_or_a_table_of_nodes_that_says_something_odd_is_refused(
+    which: int, before: str, after: str, message: str, plain: tuple[Path, str, Path]
+) -> None:
+    path = Path(plain[which])
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    with pytest.raises((InputError, UsageError)) as error:
+        column_map.read(*plain)
+    assert message in str(error.value)
+
+
 def test_parquet_comes_to_the_same_as_csv(written: tuple[Path, Path], tmp_path: Path) -> None:
     frame = pd.read_csv(written[0], dtype={"number": str})
     frame.to_parquet(tmp_path / "jobs.parquet")
@@ -190,8 +267,8 @@ def test_the_help_names_the_bundled_maps() -> None:
     [
         (",7,1,0.5,", ",x,1,0.5,", "jobs.csv:2: field cores: not a number in range"),
         (",30,2,", ",1e99,2,", "jobs.csv:2: field limit: not a number in range"),
-        ("2026-07-01 09:00:00,2026", "1969-07-01,2026", "begun: not a time from 1970 on (found"),
-        ("2026-07-01 09:00:00,2026", "yesterday,2026", "jobs.csv:2: field begun: not a time"),
+        ("2026-07-01 09:00:00,2026", "1969-07-01,2026", "no date and time of ISO 8601 from"),
+        ("2026-07-01 09:00:00,2026", "yesterday,2026", "jobs.csv:2: field begun: no date and time"),
         ("colour", "shade", "field kind"),
         ("batch,red", "batch,red,8", "jobs.csv:2: 13 cells in a table of 12 columns"),
         ("batch,red", "batch", "jobs.csv:2: 11 cells in a table of 12 columns"),

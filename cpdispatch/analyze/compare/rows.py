@@ -204,9 +204,11 @@ def notes(rows: Sequence[Row]) -> list[str]:
         if never > 0:
             who, many = f"{run['workload']}, {run['dispatcher']}", counted(never)
             jobs, ask, them = (
-                ("jobs", "they ask", "them") if many != "1" else ("job", "it asks", "it")
+                ("jobs", "they ask for more than the system has or their partitions allow", "them")
+                if many != "1"
+                else ("job", "it asks for more than the system has or its partition allows", "it")
             )
-            why = f"{ask} for more than the system has, or the dispatcher left {them} out"
+            why = f"{ask}, or the dispatcher left {them} out"
             why += ", or too few nodes were in service" * bool(run.get("events"))
             lines[f"{who}: {many} {jobs} never started: {why}"] = None
     return list(lines)

@@ -205,6 +205,19 @@ def test_an_answer_of_a_dispatcher_of_ones_own_is_verified_before_it_is_shown(
     assert err.startswith(f"cpdispatch: {what}")
 
 
+def test_a_dispatcher_that_fails_in_each_draw_keeps_no_other_from_its_runs(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, own = tmp_path / "out", "tests.own_parts:TooEarly"
+    command = ["simulate", log, "-d", own, "-d", "easy", "--shake", 22, "--cores", 1, "--out", out]
+    code, told, err = said(capsys, *command)
+    assert code == 2
+    assert "22 of 44 tasks failed" in err
+    assert "not begun" not in err
+    assert "easy" in told
+    assert len(list(out.glob("easy/*/run.json"))) == 22
+
+
 def test_a_dispatcher_that_calls_exit_hides_no_other(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,7 +42,9 @@ __all__ = [
 ]  # fmt: skip
 
 FAILURES_MAX = 20
-"""So many tasks may fail before no new ones are begun: there is something wrong with all."""
+"""Where so many tasks fail before any is done, no new ones are begun: there is something wrong with
+all.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ def completed(
             yield task.key, outcome.value
         elif isinstance(outcome, Failed):
             failed[task.key] = outcome
-            if len(failed) == FAILURES_MAX:
+            if len(failed) >= FAILURES_MAX and not over:
                 latch.close()
     _check_end(tasks, over, failed, interrupted=latch.wished)
 

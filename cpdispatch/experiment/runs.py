@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from cpdispatch.jobs import Workload
     from cpdispatch.simulator import Run
     from cpdispatch.system import System
+
+    _Log = tuple[Workload, System]
 
 
 SAME_DISPATCHER = "the same dispatcher is named twice: {}; leave one of them"
@@ -311,9 +314,10 @@ def run(
 
         compile_kernels()  # now, on all cores: else each worker compiles them
     with _sign(plans if workers.cluster else []) as sign:
-        # What takes longest begins first: other workers make all the others meanwhile.
-        models_first = sorted(of_key.items(), key=lambda run: not is_model(run[1][1].dispatcher))
-        tasks = [Task(key, (Shared(str(id(log))), plan, sign)) for key, (log, plan) in models_first]
+        tasks = [
+            Task(key, (Shared(str(id(log))), plan, sign))
+            for key, (log, plan) in _in_turn(of_key, is_model)
+        ]
         outcomes = completed(
             tasks, make_run, shared=shared, workers=workers, progress=progress, stop=stop
         )
@@ -330,6 +334,25 @@ def run(
             failure = error
     keys = [[part.key(log, plan) for log, plan in part.plans] for part in parts]
     return [[summaries[key] for key in of_part if key in summaries] for of_part in keys], failure
+
+
+def _in_turn(
+    of_key: Mapping[str, tuple[_Log, RunPlan]], is_model: Callable[[str], bool]
+) -> list[tuple[str, tuple[_Log, RunPlan]]]:
+    """The runs in the order in which they begin.
+
+    The first draw of everything comes first, so that a dispatcher that fails in each draw is not
+    taken for something that is wrong with all. Within that, what takes longest begins first: other
+    workers make all the others meanwhile.
+    """
+    before: Counter[tuple[str, str]] = Counter()
+    ranked = []
+    for key, (log, plan) in of_key.items():
+        of = log[0].name, plan.dispatcher
+        ranked.append((before[of], not is_model(plan.dispatcher), key, (log, plan)))
+        before[of] += 1
+    ranked.sort(key=lambda run: run[:2])
+    return [run[2:] for run in ranked]
 
 
 def _check_starvation(kept: Mapping[str, bool | None]) -> None:

@@ -522,7 +522,7 @@ class Run:
 
     def _write_swf(self, workload: Workload, path: Path) -> None:
         with writing(path) as stream:
-            stream.write(swf.header_of(workload))
+            stream.write(swf.header_of_schedule(workload, self.system))
             write_schedule(stream, workload, self.job_table)
 
     @classmethod

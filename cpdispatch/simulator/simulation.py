@@ -76,6 +76,7 @@ from cpdispatch.terms import gated
 from cpdispatch.workloads.restarts import mark
 
 OVER_CAP = "never runs: draws more than the power cap leaves"
+BEFORE = "events before the first submission, on the clock of the log"
 AFTER_THE_END = "ignored: events after the end of the last job"
 _REJECTED, _RESERVED = int(Reason.REJECTED), int(Reason.RESERVED)
 _REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
@@ -177,6 +178,8 @@ class Simulation:
         seed = seed_of(seed)
         if events is not None:
             check_kind("events", events, Events, "cpdispatch.events.read gives them")
+        first_s, stated = int(workload.table.submit_s[0]), () if events is None else events.rows
+        self._before = sum(row.time_s < first_s for row in stated)
         events = with_maintenance(events, system, workload.table.submit_s)
         for name, given in (("power_cap", power_cap), ("energy_price", energy_price)):
             if given is not None:
@@ -885,8 +888,9 @@ class Simulation:
         beyond = {BEYOND: self._beyond} if self._beyond else {}
         over = {OVER_CAP: self._over_cap} if self._over_cap else {}
         to_come = 0 if self._course is None else self._course.to_come
-        late = {AFTER_THE_END: to_come} if to_come else {}
-        return {**dependencies, **beyond, **over, **late, **self._guard.faults}
+        out = {BEFORE: self._before, AFTER_THE_END: to_come}
+        outside = {what: events for what, events in out.items() if events}
+        return {**dependencies, **beyond, **over, **outside, **self._guard.faults}
 
     @property
     def of_predictor(self) -> dict[str, object]:

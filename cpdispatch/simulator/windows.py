@@ -431,7 +431,7 @@ class _Folder:
         """Write what became of the next jobs."""
         jobs = job_table(done)
         if not self._tables:
-            self._schedule.write(swf.header_of(done.workload))
+            self._schedule.write(swf.header_of_schedule(done.workload, done.system))
         write_schedule(self._schedule, done.workload, jobs)
         self._write(JOBS, jobs)
         self._write(DECISIONS, decision_table(done))

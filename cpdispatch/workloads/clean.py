@@ -42,7 +42,7 @@ REQUEST_COPIED = "repaired: requested time missing, the runtime stands in"
 RUNTIME_EXCEEDS = "dropped: runtime exceeds the requested time"
 RUNTIME_CUT = "repaired: runtime cut at the requested time"
 ROUNDED = "repaired: fraction rounded to a whole number"
-UNSORTED = "repaired: submitted before the job ahead of it, sorted"
+UNSORTED = "repaired: submitted before a job ahead of it, sorted"
 RENUMBERED = "repaired: job id missing or taken, renumbered"
 
 BoolArray = NDArray[np.bool_]

@@ -128,8 +128,9 @@ def generate(
     kind : {"all", "batch", "interactive", "both"}
         See `KINDS`.
     load : float, optional
-        Offered load, processors x runtime of all jobs over the machine's processors x the last
-        arrival; the times between jobs are scaled to it. Without it they are the model's.
+        Offered load, processors x runtime of all jobs over the machine's processors x the time
+        from the first to the last arrival; the times between jobs are scaled to it. Without it
+        they are the model's.
     request_factor : float
         The model has no requested times: they are the runtimes times this factor, from
         1 to 1000, rounded up. With 1, the default, dispatchers know the runtimes.
@@ -208,13 +209,14 @@ def _first(
     if load is not None:
         span_s = float(sizes[order] @ runtime_s[order]) / (processors * load)
         amounts.check_days(jobs, jobs * DAY_S / span_s)
-        arrival_s = arrivals(_factor(lambda factor: float(arrivals(factor)[order].max()), span_s))
+        over = np.ptp if jobs > 1 else np.max
+        arrival_s = arrivals(_factor(lambda factor: float(over(arrivals(factor)[order])), span_s))
         order = order[np.argsort(arrival_s[order], kind="stable")]
     return arrival_s[order], sizes[order], runtime_s[order], stream[order]
 
 
 def _factor(last_s: Callable[[float], float], span_s: float) -> float:
-    """Where the last arrival, which grows with the factor, comes to ``span_s``: by bisection."""
+    """Where a time of arrivals, which grows with the factor, comes to ``span_s``: by bisection."""
     low, high = 0.0, 1.0
     while last_s(high) < span_s:
         high *= 2

@@ -19,7 +19,7 @@ from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.files import opened, read_text, resembles, unlike, with_newlines, writing
 from cpdispatch.jobs import UNKNOWN, Column, Workload
-from cpdispatch.system import LIMIT
+from cpdispatch.system import LIMIT, System, is_own
 from cpdispatch.workloads.clean import BoolArray, NoJobError, RawLog, clean
 from cpdispatch.workloads.clock import STATE_IT, TOO_LATE, YEAR_10000_S, stated
 
@@ -381,6 +381,27 @@ def write(
 def header_of(workload: Workload) -> bytes:
     """The comment lines of a log."""
     return "".join(f"{text}\n" for text in _header(workload)).encode()
+
+
+def header_of_schedule(workload: Workload, system: System) -> bytes:
+    """The comment lines of a schedule: those of its log without its size, and of the system."""
+    kinds = [name for name in system.resources if is_own(name)]
+    counted = "core" if "core" in kinds else kinds[0]
+    processors = int(system.total[kinds.index(counted)])
+    lines = [line for line in _header(workload) if not line.startswith(_OF_LOG)]
+    told = [f"; MaxNodes: {system.nodes}", f"; MaxProcs: {processors}"]
+    lost = [name for name in kinds if name not in (counted, "core", "mem")]
+    if lost:
+        told.append(f"; Note: SWF has no field for {' and '.join(lost)}")
+    first = 1 if lines and lines[0].startswith("; Version") else 0
+    return "".join(f"{line}\n" for line in (*lines[:first], *told, *lines[first:])).encode()
+
+
+_OF_LOG = tuple(
+    f"; {name}:"
+    for name in ("MaxNodes", "MaxProcs", "MaxJobs", "MaxRecords", "EndTime", "MaxRuntime")
+)
+"""Beginnings of comment lines that are not so of another system, or of a part of the jobs."""
 
 
 def write_jobs(

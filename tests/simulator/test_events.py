@@ -112,6 +112,13 @@ def test_events_after_the_end_of_the_last_job_are_counted() -> None:
     assert notes == {"ignored: events after the end of the last job": 2}
 
 
+def test_events_before_the_first_submission_are_counted() -> None:
+    events = happen((100, FAIL, "1"), (200, REPAIR, "1"), (1010, DRAIN, "2"))
+    made = run([(1000, 1, 10, 10), (1005, 1, 30, 30)], events)
+    notes = {"events before the first submission, on the clock of the log": 2}
+    assert made.about["notes"] == notes
+
+
 def test_a_job_that_may_not_be_queued_again_ends_as_failed_and_is_counted() -> None:
     log = restartable(workload([(0, 1, 100, 50), (0, 1, 100, 50)]), [0, 1])
     made = simulate(log, FOUR, "easy", events=happen((20, FAIL, "0-1"), (30, REPAIR, "0-1")))

@@ -24,6 +24,7 @@ from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import CHECKPOINT, LOG, _Replay, claim, finished
 from cpdispatch.system import NAMED, System
+from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample
 from cpdispatch.workloads.restarts import mark
 
@@ -189,6 +190,7 @@ import os, signal, sys
 from pathlib import Path
 from cpdispatch.simulator import Watch, simulate
 from cpdispatch.system import NAMED, System
+from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample
 folder = Path(sys.argv[1])
 def seen(instance):
@@ -569,3 +571,21 @@ def test_a_dispatcher_that_remembers_another_run_is_refused(
 def test_a_bound_that_a_model_does_not_keep_is_refused_before_the_replay() -> None:
     with pytest.raises(UsageError, match="thesis-hcp knows no starvation bound: leave it out, or"):
         simulate(eurora_sample(20), NAMED["eurora"], "thesis-hcp", starvation=Starvation(600, 60))
+
+
+def test_a_schedule_says_on_which_machine_it_was_made(tmp_path: Path) -> None:
+    log = tmp_path / "log.swf"
+    log.write_text(
+        "; Version: 2.2\n; MaxJobs: 900\n; MaxProcs: 2\n; UnixStartTime: 7\n"
+        "1 0 -1 50 4 -1 -1 4 60 -1 1 1 1 1 1 1 -1 -1\n"
+    )
+    simulate(*prepare(log, 8), "easy").save(tmp_path / "run")
+    schedule = tmp_path / "run" / "schedule.swf"
+    assert schedule.read_text().splitlines()[:5] == [
+        "; Version: 2.2", "; MaxNodes: 1", "; MaxProcs: 8", "; UnixStartTime: 7",
+        "1 0 0 50 4 -1 -1 4 60 -1 1 1 1 1 1 1 -1 -1",
+    ]  # fmt: skip
+    assert prepare(schedule)[1].total.tolist() == [8]
+    simulate(eurora_sample(3), NAMED["eurora"], "easy").save(tmp_path / "sample")
+    text = (tmp_path / "sample" / "schedule.swf").read_text()
+    assert "; MaxNodes: 64\n; MaxProcs: 1024\n; Note: SWF has no field for gpu and mic\n" in text

@@ -167,3 +167,11 @@ def test_the_authors_own_sample_has_the_same_distributions(trace: Callable[[str]
     ]
     assert np.abs(hours[0] - hours[1]).max() < 0.02
     assert np.abs(hours[0] - hours[1]).sum() < 0.2
+
+
+@pytest.mark.parametrize("jobs", [50, 300])
+@pytest.mark.parametrize("seed", [1, 3])
+def test_the_load_is_that_over_the_span_of_the_submissions(jobs: int, seed: int) -> None:
+    made = generate(jobs, seed, processors=256, load=0.9)
+    work = int(made.table.units @ made.runtime_s)
+    assert work / (256 * np.ptp(made.table.submit_s)) == pytest.approx(0.9, rel=1e-3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -140,7 +141,7 @@ class JobTable:
         return len(self.columns[0])
 
     def __getitem__(self, position: int) -> Job:
-        return job_of(self.values(position))
+        return job_of(self.values(index(position)))
 
     def __iter__(self) -> Iterator[Job]:
         return (self[position] for position in range(len(self)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cpdispatch import dispatch, verify
+from cpdispatch import dispatch, solution, verify
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.errors import InputError
 from cpdispatch.instance import FORMAT, FORMAT_OF_RESTARTS, Instance, dump, load, loads, to_json
@@ -331,3 +331,23 @@ def test_a_limit_on_units_makes_a_job_no_wider(units: int, most: int, is_late: b
     late = replace(decision, start_s=np.array([1198]), reason=reserved)
     kinds = {violation.kind for violation in verify.decision(problem, late)}
     assert (Kind.STARVATION in kinds) == is_late
+
+
+def test_a_job_that_may_use_no_node_is_told_so_and_not_in_names_of_the_package() -> None:
+    file = {
+        "format": "cpdispatch-instance/2", "time": 100, "resources": ["core"],
+        "groups": [{"name": "node", "nodes": 4, "capacity": [8]}],
+        "partitions": [{"name": "short", "nodes": "0-1", "limit_s": 60}],
+        "queue": [
+            {"id": 1, "submit": 0, "duration": 90, "units": 1, "unit": [2], "partition": "short"},
+            {"id": 2, "submit": 0, "duration": 9, "units": 1, "unit": [9], "partition": "short"},
+            {"id": 3, "submit": 0, "duration": 9, "units": 1, "unit": [2], "exclusive": True},
+        ],
+    }  # fmt: skip
+    problem = loads(json.dumps(file))
+    decision = dispatch.make("easy").dispatch(problem)
+    answer = solution.from_decision(problem, decision)
+    assert [job.reason for job in answer.jobs] == [
+        "may use no node: by its partitions and their time limits, its features or its nodes",
+        "does not fit the system: asks for 1 x (9 core, 9 core on nodes of short)", "",
+    ]  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpdispatch.access import HELD, said
+from cpdispatch.access import HELD, NO_NODE, NOWHERE, WHOLE, said, wished
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.instance import Instance
+from cpdispatch.system import is_own
 
 
 def explain(instance: Instance, decision: Decision, position: int) -> str:
@@ -43,10 +44,15 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
     if reason == Reason.NEVER_FITS:
         if HELD in system.resources and job.request[system.resource(HELD)]:
             return "is held"
+        wants = [(name, n) for name, n in zip(system.resources, job.request, strict=True) if n]
+        if NOWHERE in wished([name for name, n in wants if n > 0]):
+            return NO_NODE
+        # Of whole nodes, a job that shares its nodes asks for as much as it uses.
+        shares = {f"{name}@{WHOLE}" for name, n in wants if is_own(name)}
         asked = ", ".join(
             f"{n} {said(name)}" if n > 0 else f"at most {-n} on a node"
-            for n, name in zip(job.request, system.resources, strict=True)
-            if n
+            for name, n in wants
+            if name not in shares or n != dict(wants)[name.partition("@")[0]]
         )
         return f"does not fit the system: asks for {job.units} x ({asked})"
     if reason == Reason.RESERVED and start > instance.now:

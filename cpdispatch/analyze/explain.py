@@ -322,12 +322,7 @@ class _Case(NamedTuple):
         horizon_s = start_s + needs_s
         holds = t.during(submit_s, horizon_s)
         holds = holds.take(holds.row != row)
-        asked = t.request[holds.row]
-        watts = int(t.request[row] @ np.array(t.system.unit_watts)) if t.power_left else 0
-        room = Room(
-            t.system, holds, asked, t.down, t.takes_no_job, t.lacking, t.announced, submit_s,
-            horizon_s, watts, t.power_left.beside(row, submit_s) if t.power_left else None,
-        )  # fmt: skip
+        room = Room(t, row, holds, submit_s, horizon_s)
         ready = min(ready_s(t, row), start_s)
         open_ = (t.start_s[:row] == NEVER) | (t.start_s[:row] > submit_s)
         before = (t.start_s[row + 1 :] != NEVER) & (t.start_s[row + 1 :] < start_s)

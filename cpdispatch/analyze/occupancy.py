@@ -107,7 +107,14 @@ class Announced(Outages):
     known_s: IntArray
     """From when on each is known, shape (windows,)."""
 
-    def ahead(self, time_s: int, for_s: int) -> BoolArray:
+    def of(self, node: int) -> Announced:
+        """Those of a node."""
+        mine = self.node == node
+        return Announced(
+            *(each[mine] for each in (self.node, self.begin_s, self.end_s, self.known_s))
+        )
+
+    def ahead(self, time_s: int | IntArray, for_s: int) -> BoolArray:
         """Which of them a job would run into that is started at a time for so long."""
         found: BoolArray = (self.known_s <= time_s) & (time_s < self.begin_s)
         return found & (self.begin_s < time_s + for_s)
@@ -267,7 +274,7 @@ class Occupancy:
 
 
 class Room:
-    """Room for units of a request beside what others hold, over a span of time.
+    """Room for units of a job beside what others hold, over a span of time.
 
     A window [from, until) has room for a unit on a node when the node has what the unit asks for
     through all of it. Nodes that are down have nothing, those that lack a part of their capacity
@@ -276,32 +283,21 @@ class Room:
 
     Parameters
     ----------
+    schedule : Occupancy
+    row : int
+        The job's.
     holds : Holds
         What others hold.
-    request : int64 array, shape (entries, resources)
-        What each unit of each of these entries asks for.
     begin_s, end_s : int
         The span; windows lie in it.
-    unit_watts : int
-        What a unit of the request draws.
-    left : tuple of int64 array, shape (times,), optional
-        Times from ``begin_s`` on, and how many watts a power cap leaves from each on.
     """
 
     def __init__(
-        self,
-        system: System,
-        holds: Holds,
-        request: IntArray,
-        down: Outages,
-        drained: Outages,
-        lacking: Lacking | None,
-        announced: Announced,
-        begin_s: int,
-        end_s: int,
-        unit_watts: int = 0,
-        left: tuple[IntArray, IntArray] | None = None,
+        self, schedule: Occupancy, row: int, holds: Holds, begin_s: int, end_s: int
     ) -> None:
+        system, down, lacking = schedule.system, schedule.down, schedule.lacking
+        drained, announced = schedule.takes_no_job, schedule.announced
+        request = schedule.request[holds.row]
         self._drained = drained
         self._announced = announced
         self.begin_s, self.end_s = begin_s, end_s
@@ -318,10 +314,10 @@ class Room:
         apart = np.concatenate((drained.node, announced.node))
         self._nodes = _Level.of(system, node, amount, start_s, stop_s, begin_s, apart)
         self._power: _Level | None = None
-        self._unit_watts = np.array([unit_watts])
+        self._unit_watts = schedule.request[row : row + 1] @ np.array(system.unit_watts)
         powered_s = none
-        if left is not None and unit_watts:
-            powered_s, watts = left
+        if schedule.power_left is not None and self._unit_watts.any():
+            powered_s, watts = schedule.power_left.beside(row, begin_s)
             self._power = _Level(0, powered_s, np.maximum(watts, 0)[:, None])
         sudden = np.concatenate((holds.start_s, down.begin_s, lacks.begin_s, powered_s))
         freed = np.concatenate((holds.end_s, down.end_s, drained.end_s, lacks.end_s, powered_s))
@@ -368,12 +364,8 @@ class Room:
         return np.minimum(found, most)
 
     def _runs_into(self, node: int, time_s: IntArray, expected_s: int) -> BoolArray:
-        mine = self._announced.node == node
-        found: BoolArray = np.array(
-            [bool(self._announced.ahead(at_s, expected_s)[mine].any()) for at_s in time_s.tolist()],
-            dtype=np.bool_,
-        )
-        return found
+        windows = self._announced.of(node).ahead(time_s[:, None], expected_s)
+        return np.asarray(windows.any(axis=1), dtype=np.bool_)
 
     def _is_drained(self, node: int, time_s: IntArray) -> BoolArray:
         here = (self._drained.node == node).nonzero()[0].tolist()

@@ -97,15 +97,27 @@ def made(found: Any, method: str, what: str, seed: int, name: str = "") -> Any:
             ) from error
     if not callable(getattr(found, method, None)):
         raise UsageError(f"{what}: it has no method {method}")
-    if name and not hasattr(found, "name"):
+    called = _name_of(found, what)
+    if name and called is None:
         try:
-            found.name = name
+            found.name = called = name
         except AttributeError as error:
             raise UsageError(f"{what}: it has no name, and cannot be given one") from error
-    called = getattr(found, "name", what)
-    if not isinstance(called, str) or not called:
-        raise UsageError(f"{what}: its name is a text that is not empty (found {called!r})")
+    if called is not None and not _is_name(called):
+        raise UsageError(f"{what}: its name is a text of one line, not empty (found {called!r})")
     return found
+
+
+def _name_of(found: Any, what: str) -> Any:
+    """What an object is called; None where it has no name."""
+    try:
+        return getattr(found, "name", None)
+    except FAILS as error:
+        raise UsageError(raised(f"{what}: its name", error)) from error
+
+
+def _is_name(text: object) -> bool:
+    return isinstance(text, str) and bool(text.strip()) and text.isprintable()
 
 
 def checked(given: Any, what: str, *methods: str) -> Any:
@@ -122,7 +134,7 @@ def checked(given: Any, what: str, *methods: str) -> Any:
         When it is a class, or lacks its name or one of the methods.
     """
     kind = given if isinstance(given, type) else type(given)
-    there = isinstance(getattr(given, "name", None), str)
+    there = given is kind or _is_name(_name_of(given, what))
     if given is kind or not there or not all(callable(getattr(given, m, None)) for m in methods):
         found = f"the class {kind.__name__}" if given is kind else kind.__name__
         raise UsageError(

@@ -160,6 +160,16 @@ def useless() -> int:
     return 3
 
 
+class Lines(Own):
+    name = "a\nb"
+
+
+class Unnamed(Own):
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        raise RuntimeError("none")
+
+
 class Numbered(Own):
     name = 3  # type: ignore[assignment]
 
@@ -218,7 +228,9 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("nowhere.at_all:Thing", "cannot be imported"),
         ("tests.test_dispatch:Thing", "has no attribute 'Thing'"),
         ("tests.test_dispatch:useless", "it has no method dispatch"),
-        ("tests.test_dispatch:Numbered", r"its name is a text that is not empty \(found 3\)"),
+        ("tests.test_dispatch:Lines", r"its name is a text of one line, not empty \(found 'a\\nb'"),
+        ("tests.test_dispatch:Unnamed", r"its name raised RuntimeError: none \(test_dispatch.py:"),
+        ("tests.test_dispatch:Numbered", r"its name is a text of one line, not empty \(found 3\)"),
         ("tests.test_dispatch:Nameless", "it has no name, and cannot be given one"),
         ("tests.test_dispatch.Own", "cannot be imported.*is tests.test_dispatch:Own meant?"),
         ("nowhere.py:Own", "cannot be imported.*is nowhere:Own meant?"),

@@ -184,7 +184,10 @@ def test_without_flags_it_is_not_known_which_jobs_were_backfilled(
     run = saved(*lines)
     assert run.jobs["reason"].tolist() == ["unknown"] * 3
     assert "backfilled" not in run.metrics
-    assert notes(run) == {"jobs that may have been backfilled: the records have no Flags": 3}
+    assert notes(run) == {
+        "jobs that may have been backfilled: the records have no Flags": 3,
+        "run longer than they request": 3,
+    }
     assert cli.run(["compare", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out
     assert " ".join(

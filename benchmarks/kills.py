@@ -41,8 +41,14 @@ LOGS = {"KTH-SP2-1996-2.1-cln": 500, "UniLu-Gaia-2014-1": 1000, "lublin_256": 15
 EASY_JOBS, MANY_JOBS = 3000, 6000
 """Jobs of a run under easy, and of the run that is killed every `PERIOD_S`."""
 
-# Dependencies, which these logs have none of, keep easy out of compiled code: it takes no time.
-OPTIONS = ["--limit", "200ms", "--checkpoint", "500ms", "--dependencies"]
+# Data of a user's own keep easy out of compiled code: that takes no time.
+OPTIONS = ["--limit", "200ms", "--checkpoint", "500ms", "--data", "told:Told"]
+TOLD = """class Told:
+    name = "told"
+
+    def value(self, moment):
+        return moment.now_s
+"""
 SIGNALS = {"TERM": signal.SIGTERM, "HUP": signal.SIGHUP, "INT": signal.SIGINT}
 KINDS = ("nothing", "command", "worker", "solver", "all", *SIGNALS)
 WORKER, SOLVER = b"popen_loky", b"cpdispatch.models.solver"
@@ -122,6 +128,7 @@ class Runner:
         self.traces, self.folder = traces, folder
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
+        (self.temporary.parent / "told.py").write_text(TOLD)
         self.leaders: list[int] = []
 
     def begin(self, case: Case, out: Path, *options: str) -> subprocess.Popen[str]:
@@ -133,6 +140,7 @@ class Runner:
         running = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             env={**os.environ, "TMPDIR": str(self.temporary)}, start_new_session=True,
+            cwd=self.temporary.parent,
         )  # fmt: skip
         self.leaders.append(running.pid)
         return running

@@ -129,6 +129,7 @@ class Runner:
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         (self.temporary.parent / "told.py").write_text(TOLD)
+        sys.path.append(str(self.temporary.parent))  # checkpoints are read
         self.leaders: list[int] = []
 
     def begin(self, case: Case, out: Path, *options: str) -> subprocess.Popen[str]:
@@ -381,7 +382,8 @@ def work(runner: Runner, kills: int, draw: random.Random) -> tuple[list[Trial], 
         made = trial(runner, case, kind, wholes[case.name], draw)
         trials.append(made)
         print(
-            f"{number + 1} of {kills}: {made.case}, {made.kind} at {made.at_s} s: {made.outcome}",
+            f"{number + 1} of {kills}: {made.case}, {made.kind} at {made.at_s} s: {made.outcome}"
+            f"{', DIFFERS' * bool(made.differs)}",
             file=sys.stderr, flush=True,
         )  # fmt: skip
     long = Case("KTH-SP2-1996-2.1-cln", "hcp", MANY_JOBS)

@@ -93,6 +93,15 @@ def _at(instance: Instance) -> str:
     return f"at time {instance.now} (jobs in the queue: {len(instance.queue)})"
 
 
+def check_keeps_bound(dispatcher: Dispatcher, bound: str) -> None:
+    """Raise where a starvation bound, which the user calls so, would not be kept."""
+    if keeps_starvation_bound(dispatcher) is False:
+        raise UsageError(
+            f"dispatcher {dispatcher.name} knows no starvation bound: leave {bound} out, or use "
+            "hcp or pcp, which keep it"
+        )
+
+
 def keeps_starvation_bound(dispatcher: Dispatcher) -> bool | None:
     """Whether a dispatcher's plans keep to the starvation bound of an instance.
 

@@ -397,7 +397,9 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
     changes_s = np.unique(np.concatenate([*changes, announced.begin_s]))
     time_s = np.append(from_s, changes_s[(from_s < changes_s) & (changes_s < until_s)])
     fits = room.fits(case.request, time_s, time_s + 1, units)
-    clear = room.fits(case.request, time_s, time_s + 1, units, expected_s)
+    clear = fits
+    if len(announced.node):
+        clear = room.fits(case.request, time_s, time_s + 1, units, expected_s)
     short = np.zeros((len(time_s), len(t.system.resources)), dtype=np.bool_)
     for kind, part in parts_of(t.system.resources, case.request):
         short[:, kind] = room.fits(part, time_s, time_s + 1, units) < units

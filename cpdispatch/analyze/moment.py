@@ -162,19 +162,15 @@ def _rows_waiting(t: Occupancy, at_s: int, running: IntArray) -> BoolArray:
 
 def _waiting(t: Occupancy, row: int, at_s: int, free: IntArray) -> Waiting:
     units, request = t.units.item(row), t.request[row]
-    expected_s = t.expected_s.item(row) if t.expected_s[row] >= 0 else t.requested_s.item(row)
-    clear = free.copy()
-    clear[t.announced.node[t.announced.ahead(at_s, max(expected_s, 1))]] = 0
     room, lacking = _room(request, units, free), tuple[str, ...]()
     limits = [why for from_s, until_s, why in t.held_back(row) if from_s <= at_s < until_s]
     if limits:
         cause, lacking = LIMIT, tuple(limits)
     elif at_s < ready_s(t, row):
         cause = JOB
-    elif room >= units and (beside := _room(request, units, clear)) < units:
-        cause, room = MAINTENANCE, beside
     elif room >= units:
-        cause = ORDER
+        room = _room(request, units, _beside_windows(t, row, at_s, free))
+        cause = ORDER if room >= units else MAINTENANCE
     else:
         cause = CAPACITY
         lacking = _lacking(t.system.resources, request, units, free) or (COMBINATION,)
@@ -183,6 +179,17 @@ def _waiting(t: Occupancy, row: int, at_s: int, free: IntArray) -> Waiting:
         t.id.item(row), units, t.requested_s.item(row), t.submit_s.item(row),
         None if start_s == NEVER else start_s, cause, lacking, room,
     )  # fmt: skip
+
+
+def _beside_windows(t: Occupancy, row: int, at_s: int, free: IntArray) -> IntArray:
+    """What is free on nodes on which a job is not expected to run into a window."""
+    expected_s = t.expected_s.item(row) if t.expected_s[row] >= 0 else t.requested_s.item(row)
+    ahead = t.announced.ahead(at_s, max(expected_s, 1))
+    if not ahead.any():
+        return free
+    clear = free.copy()
+    clear[t.announced.node[ahead]] = 0
+    return clear
 
 
 def _room(request: IntArray, units: int, free: IntArray) -> int:

@@ -235,12 +235,14 @@ def no_node(found: Explanation, run: Run) -> str:
     row = run.jobs["id"] == found.job
     label = str(run.jobs.loc[row, "partition"].iloc[0]) if "partition" in run.jobs else ""
     named = {name.strip() for name in label.split(",")}
-    short = [p for p in run.system.partitions if p.name in named and p.limit_s is not None]
-    short = [p for p in short if p.limit_s is not None and p.limit_s < found.requested_s]
+    short = [
+        f"{duration(each.limit_s)} in partition {each.name}"
+        for each in run.system.partitions
+        if each.name in named and each.limit_s is not None and each.limit_s < found.requested_s
+    ]
     if not short:
         return "no node is in its partitions, has its features and is one that it names"
-    limits = " and ".join(f"{duration(p.limit_s or 0)} in partition {p.name}" for p in short)
-    return f"it asks for {duration(found.requested_s)}, and may run for {limits}"
+    return f"it asks for {duration(found.requested_s)}, and may run for {' and '.join(short)}"
 
 
 def others(found: Explanation) -> Iterator[str]:

@@ -276,12 +276,8 @@ def _begun(
         if isinstance(dispatcher, str)
         else own.checked(dispatcher, "dispatcher", "dispatch")
     )
-    starvation = (rules | general)["starvation"]
-    if starvation is not None and dispatch.keeps_starvation_bound(made) is False:
-        raise UsageError(
-            f"dispatcher {made.name} knows no starvation bound: leave it out, or use hcp or pcp, "
-            "which keep it"
-        )
+    if general["starvation"] is not None:
+        dispatch.check_keeps_bound(made, "it")
     chosen = dispatch.predictor_of(made) if predictor is None else predictor
     known = predict.made(chosen, workload, settings.seed)
     # A predictor of the user's may have learned something already.

@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -256,7 +256,7 @@ def read(
         keep &= ~wrong
     numbers = source.ids(names["id"]) if "id" in names else unknown
     if "id" in names:
-        again = keep & (numbers >= 0) & source.frame.duplicated().to_numpy()
+        again = keep & source.twice(numbers)
         left_out["stands twice"] += int(again.sum())
         keep &= ~again
     columns = Columns(
@@ -274,15 +274,9 @@ def read(
     if nodes is not None:
         if form.nodes is None:
             raise UsageError(f"the column map says nothing of nodes: leave out {nodes}")
+        asked = [name for name, values in amounts.items() if (values[keep] > 0).any()]
         table_of_nodes = _Source(Path(nodes), TableForm(empty=form.table.empty))
-        machine, frame = _system(table_of_nodes, form.nodes, notes)
-        lacking = [name for name, values in amounts.items() if (values[keep] > 0).any()]
-        lacking = [name for name in lacking if name not in machine.resources]
-        if lacking:
-            raise UsageError(
-                f"jobs ask for {' and '.join(lacking)}, of which {nodes} says nothing: name the "
-                "column under [nodes] resources, or leave the resource out of [resources]"
-            )
+        machine, frame = _system(table_of_nodes, form.nodes, asked, notes)
     for name, values in amounts.items():
         notes[f"{name} unknown or below 0: none is asked for"] = int((keep & (values < 0)).sum())
         notes[f"{name} rounded up to the same for each unit"] = int((keep & uneven[name]).sum())
@@ -339,7 +333,15 @@ def _add_labels(
             columns.extra[free] = source.text(name)[keep].tolist()
 
 
-def _system(source: _Source, form: Nodes, notes: Counter[str]) -> tuple[System, pd.DataFrame]:
+def _system(
+    source: _Source, form: Nodes, asked: Sequence[str], notes: Counter[str]
+) -> tuple[System, pd.DataFrame]:
+    """The system of a table of nodes, of which jobs have ``asked`` for these resource types."""
+    if lacking := [name for name in asked if name not in form.resources]:
+        raise UsageError(
+            f"jobs ask for {' and '.join(lacking)}, of which {source.path} says nothing: name the "
+            "column under [nodes] resources, or leave the resource out of [resources]"
+        )
     called = source.text(form.name)
     for wrong, problem in (
         ((called == "").to_numpy(), "a node needs a name"),
@@ -498,6 +500,14 @@ class _Source:
                 raise self.wrong(name, row, f"no duration as 1-12:30:00: {error}") from error
         return np.array(found, dtype=np.int64)
 
+    def twice(self, ids: IntArray) -> BoolArray:
+        """Which rows have a number, and are the same in all cells as one ahead of them."""
+        found = np.zeros(len(ids), dtype=np.bool_)
+        number, count = np.unique(ids, return_counts=True)
+        again = np.isin(ids, number[count > 1]) & (ids >= 0)
+        found[again] = self.frame[again].astype(str).duplicated().to_numpy()
+        return found
+
     def ids(self, name: str) -> IntArray:
         """Numbers of the jobs, -1 for each that has a name instead."""
         text = self.text(name)
@@ -545,9 +555,9 @@ class _Source:
         seconds = []
         for row, (text, least_s) in enumerate(zip(self.text(name), after_s.tolist(), strict=True)):
             try:
-                # Eight digits are a date: as seconds they would be of the early 1970s.
                 if text and form.format:
                     text = datetime.strptime(text, form.format).isoformat()
+                # Eight digits are a date: as seconds they would be of the early 1970s.
                 dated = _DATE.sub(r"\1-\2-\3", text)
                 seconds.append(time_s(dated, zone, least_s) if text else -1)
             except ValueError as error:

@@ -387,7 +387,7 @@ def header_of_schedule(workload: Workload, system: System) -> bytes:
     """The comment lines of a schedule: those of its log without its size, and of the system."""
     kinds = [name for name in system.resources if is_own(name)]
     counted = "core" if "core" in kinds else kinds[0]
-    processors = int(system.total[kinds.index(counted)])
+    processors = int(system.total[system.resource(counted)])
     lines = [line for line in _header(workload) if not line.startswith(_OF_LOG)]
     told = [f"; MaxNodes: {system.nodes}", f"; MaxProcs: {processors}"]
     lost = [name for name in kinds if name not in (counted, "core", "mem")]

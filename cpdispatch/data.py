@@ -99,7 +99,7 @@ def make(given: str | AdditionalData, seed: int = 0) -> AdditionalData:
     ----------
     given : str or AdditionalData
         A name of `DATA`, or ``module:attribute``: a class or a function that makes one, or an
-        object, of which a copy is taken.
+        object, of which a copy is taken; see `cpdispatch.own.made`.
     seed : int
         Of what it draws at random, if its class or function has a parameter ``seed``.
 
@@ -109,14 +109,12 @@ def make(given: str | AdditionalData, seed: int = 0) -> AdditionalData:
         When there is none of that name, or it lacks a name or the method ``value``.
     """
     if isinstance(given, str):
-        module, colon, attribute = given.partition(":")
-        if not colon:
+        if ":" not in given:
             if given not in DATA:
                 raise unknown("additional data", given, [*DATA, "module:attribute"])
             return DATA[given]()
         what = f"additional data {given}"
-        found = own.attribute(module, attribute, what)
-        made: AdditionalData = own.made(found, "value", what, seed)
+        made: AdditionalData = own.made(given, "value", what, seed)
     else:
         what = f"additional data {type(given).__name__}"
         made = given

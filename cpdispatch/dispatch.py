@@ -430,7 +430,7 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
     spec : str
         ``name``, ``name:parameter=value,...``, ``easy-P-B`` for two policies, a TOML file with
         ``dispatcher`` and its parameters, or ``package.module:attribute`` for a dispatcher of the
-        user's own, or what makes one when called, with the seed if it has a parameter ``seed``.
+        user's own, or what makes one when called, see `cpdispatch.own.made`.
     settings : Settings
     warm : callable
         Gives the instances on which throw-away dispatchers like this one decide first, so that all
@@ -456,9 +456,9 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
             f"dispatcher {spec}: a file takes no parameters after its name; write them into {name}"
         )
     if "." in name or (
-        rest.isidentifier() and name not in REGISTRY and not name.startswith("easy-")
+        own.is_name(rest) and name not in REGISTRY and not name.startswith("easy-")
     ):
-        return _imported(name, rest, spec, settings.seed)
+        return _imported(spec, settings.seed)
     return _named(name, pairs(f"dispatcher {spec}", rest), settings, spec, warm)
 
 
@@ -611,12 +611,11 @@ def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:
     return name, data
 
 
-def _imported(module: str, attribute: str, spec: str, seed: int) -> Dispatcher:
-    what = f"dispatcher {spec}"
+def _imported(spec: str, seed: int) -> Dispatcher:
     try:
-        found = own.attribute(module, attribute, what)
+        dispatcher: Dispatcher = own.made(spec, "dispatch", f"dispatcher {spec}", seed, spec)
     except UsageError as error:
-        hint = nearest(module, REGISTRY)
+        no_module = isinstance(error.__cause__, ImportError)
+        hint = nearest(spec.partition(":")[0], REGISTRY) if no_module else ""
         raise UsageError(f"{error}{hint}") from error
-    dispatcher: Dispatcher = own.made(found, "dispatch", what, seed, spec)
     return dispatcher

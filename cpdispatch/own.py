@@ -9,11 +9,15 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from cpdispatch.errors import UsageError, in_a_line
+from cpdispatch.parameters import known, pairs
 
 FAILS = (Exception, SystemExit)
 """What a user's code raises where it fails: a call of sys.exit does not end the command."""
@@ -54,16 +58,23 @@ def attribute(module: str, name: str, what: str) -> Any:
     return getattr(found, name)
 
 
-def made(found: Any, method: str, what: str, seed: int, name: str = "") -> Any:
+def is_name(text: str) -> bool:
+    """Whether a text after a module's name is that of an attribute, with parameters or without."""
+    return text.partition(":")[0].isidentifier()
+
+
+def made(spec: str, method: str, what: str, seed: int, name: str = "") -> Any:
     """The object that is meant: a copy of it, or what a class or a function makes.
 
     So nothing that it remembers of one run is there in the next.
 
     Parameters
     ----------
-    found : object
-        A class or a function is called without arguments, or with the seed alone if it has a
-        parameter of that name.
+    spec : str
+        ``module:attribute``, or ``module:attribute:parameter=value,...``. A class or a function is
+        called with these parameters, and with the seed if it has a parameter ``seed`` that is not
+        among them. A value that is written as in JSON is taken as such (``3``, ``0.5``, ``true``);
+        any other is a text.
     method : str
         The method that tells the object from what makes it.
     what : str
@@ -71,23 +82,32 @@ def made(found: Any, method: str, what: str, seed: int, name: str = "") -> Any:
     seed : int
         Of what it draws at random.
     name : str
-        What it is called if it has no name of its own.
+        What it is called if it has no name of its own, or if there are parameters: results of two
+        settings are told apart by it.
 
     Raises
     ------
     UsageError
-        When it cannot be made or copied, or has no such method, or its name is of no use.
+        When it cannot be imported, made or copied, or has no such method or parameter, or its name
+        is of no use.
     """
+    module, _, rest = spec.partition(":")
+    which, _, parameters = rest.partition(":")
+    given = {key: _value(text) for key, text in pairs(what, parameters).items()}
+    found = attribute(module, which, what)
     if isinstance(found, type) or not hasattr(found, method):
         if not callable(found):
             raise UsageError(f"{what}: it has no method {method}")
+        arguments = _arguments(found, given, what, seed)
         try:
-            found = found(seed=seed) if _takes_seed(found) else found()
+            found = found(**arguments)
         except FAILS as error:
             raise UsageError(
                 f"{what}: it cannot be made: {type(error).__name__}: {error}"
             ) from error
     else:
+        if given:
+            raise UsageError(f"{what}: an object takes no parameters; name what makes it")
         try:
             found = copy.deepcopy(found)
         except FAILS as error:
@@ -98,11 +118,12 @@ def made(found: Any, method: str, what: str, seed: int, name: str = "") -> Any:
     if not callable(getattr(found, method, None)):
         raise UsageError(f"{what}: it has no method {method}")
     called = _name_of(found, what)
-    if name and called is None:
+    if name and (called is None or given):
         try:
             found.name = called = name
         except AttributeError as error:
-            raise UsageError(f"{what}: it has no name, and cannot be given one") from error
+            has = "no name" if called is None else f"the name {called!r} for all parameters"
+            raise UsageError(f"{what}: it has {has}, and cannot be given one") from error
     if called is not None and not _is_name(called):
         raise UsageError(f"{what}: its name is a text of one line, not empty (found {called!r})")
     return found
@@ -154,11 +175,24 @@ def raised(what: str, error: BaseException) -> str:
     return f"{what} raised {kind}{f': {message}' if message != kind else ''}{place}"
 
 
-def _takes_seed(maker: Any) -> bool:
+def _value(text: str) -> Any:
+    """What is written as in JSON as that, any other text as it is."""
     try:
-        return "seed" in inspect.signature(maker).parameters
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return text
+
+
+def _arguments(maker: Any, given: Mapping[str, Any], what: str, seed: int) -> dict[str, Any]:
+    """What a class or a function is called with."""
+    try:
+        parameters = inspect.signature(maker).parameters
     except (TypeError, ValueError):  # a callable that says nothing of its parameters
-        return False
+        return dict(given)
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        for key in given:
+            known(what, key, parameters)
+    return {"seed": seed, **given} if "seed" in parameters else dict(given)
 
 
 def is_ours(value: object) -> bool:

@@ -5,6 +5,7 @@ import re
 import sys
 import threading
 import warnings
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from cpdispatch import dispatch, verify
 from cpdispatch.bounded import Bounded
-from cpdispatch.decision import Certificate
+from cpdispatch.decision import Certificate, Decision
 from cpdispatch.dispatch import REGISTRY, Settings
 from cpdispatch.errors import (
     CpdispatchError,
@@ -181,6 +182,13 @@ class Nameless:
         return instance
 
 
+class Steady(Own):
+    name = property(lambda self: "steady")  # type: ignore[assignment]
+
+    def __init__(self, share: float = 1.0) -> None:
+        pass
+
+
 class Seeded(Own):
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -214,10 +222,37 @@ def test_a_users_module_is_found_in_the_working_folder(
     assert dispatch.make("my_site_policies.night:Night").name == "my_site_policies.night:Night"
 
 
+@dataclass
+class Tuned:
+    """Has parameters, and a name."""
+
+    share: float = 1.0
+    kind: str = "plain"
+    seed: int = 0
+    name: str = "tuned"
+
+    def dispatch(self, instance: Instance) -> Decision:
+        raise NotImplementedError
+
+
+def test_a_dispatcher_of_the_users_own_takes_parameters() -> None:
+    plain = dispatch.make("tests.test_dispatch:Tuned", Settings(seed=7))
+    assert plain == Tuned(seed=7)
+    spec = "tests.test_dispatch:Tuned:share=0.5,kind=of two words"
+    assert dispatch.make(spec, Settings(seed=7)) == Tuned(0.5, "of two words", 7, spec)
+    spec = "tests.test_dispatch:Tuned:seed=3"
+    assert dispatch.make(spec, Settings(seed=7)) == Tuned(seed=3, name=spec)
+
+
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
         ("esy", "did you mean easy"),
+        ("tests.test_dispatch:Tuned:shore=1", "has no parameter 'shore'; did you mean share"),
+        ("tests.test_dispatch:Tuned:share", "'share' is not of the form parameter=value"),
+        ("tests.test_dispatch:Tuned:seed=1,seed=2", "the parameter seed is given twice, 1 and 2"),
+        ("tests.test_dispatch:ready:share=1", "an object takes no parameters; name what makes it"),
+        ("tests.test_dispatch:Steady:share=1", "it has the name 'steady' for all parameters"),
         ("easy-sef-spf", "did you mean sexp|unknown policy 'sef'"),
         ("easy:treshold=3", "did you mean threshold"),
         ("easy:threshold=soon", "threshold=soon"),

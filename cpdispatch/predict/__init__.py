@@ -229,7 +229,7 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
     name : str
         A key of `PREDICTORS`, with parameters if it has some, as ``class:votes=0.1``; or
         ``module:attribute`` for a predictor of the user's own: a class or a function that makes
-        one, or an object, of which a copy is taken.
+        one, or an object, of which a copy is taken; see `cpdispatch.own.made`.
     workload : Workload
     seed : int
         Of what ``forest``, ``mixture`` and ``class`` draw at random. The other predictors of the
@@ -252,9 +252,9 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
             chosen.name = name
         made: Predictor = chosen
         return made
-    if colon and "=" not in attribute:
+    if colon and own.is_name(attribute):
         what = f"predictor {name}"
-        found = own.made(own.attribute(module, attribute, what), "predict", what, seed, name)
+        found = own.made(name, "predict", what, seed, name)
         if not callable(getattr(found, "learn", None)):
             raise UsageError(f"{what}: it has no method learn")
         predictor: Predictor = found
@@ -269,7 +269,7 @@ def is_ours(name: str) -> bool:
     """
     module, colon, attribute = name.partition(":")
     entry = PREDICTORS.get(module)
-    return entry is not None and (not colon or bool(entry.parameters) or "=" in attribute)
+    return entry is not None and (not colon or bool(entry.parameters) or not own.is_name(attribute))
 
 
 def made(given: str | Predictor, workload: Workload, seed: int = 0) -> Predictor:

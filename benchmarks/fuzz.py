@@ -75,6 +75,8 @@ INSTRUMENTED = (
     "workloads.slurm", "workloads.slurm.jobs", "workloads.slurm.nodes",
     "workloads.slurm.replayable", "workloads.slurm.values",
     "simulator.run", "simulator.saved", "simulator.arrow", "models.hyper",
+    "events", "energy", "analyze.power", "experiment.file", "experiment.samples",
+    "adapters.slurm.cluster", "adapters.slurm.log", "adapters.slurm.picture", "structure",
     "verify.dependencies", "verify.levels", "verify.objectives", "verify.placement", "verify.plan",
     "verify.solutions", "verify.starvation",
 )  # fmt: skip
@@ -196,6 +198,209 @@ def mapped_table(data: bytes, folder: Path) -> None:
     path = folder / "pods.csv"
     path.write_bytes(data)
     _imported(column_map.read(path, "openb"), folder)
+
+
+_WORDS = b"""told = ["note"]
+[columns]
+id = "JOB"
+submit = "SUBMITTED"
+start = "BEGAN"
+end = "ENDED"
+requested = "LIMIT"
+units = "TASKS"
+user = "OWNER"
+queue = "QUEUE"
+[resources]
+core = {column = "CPUS", each = "job"}
+mem = {column = "MEM", unit = "mb", each = "node", nodes = "HOSTS"}
+[table]
+empty = ["-", "NULL"]
+[time]
+submit = "text"
+format = "%d/%m/%Y %H:%M:%S"
+zone = "Europe/Berlin"
+requested = "text"
+[[keep]]
+column = "STATE"
+among = ["DONE", "KILLED"]
+[nodes]
+name = "HOST"
+features = "TAGS"
+[nodes.resources]
+core = {column = "CORES"}
+mem = {column = "RAM", unit = "gb"}
+"""
+"""A column map with all that one may say."""
+_JOBS_IN_WORDS = (
+    b"JOB,SUBMITTED,BEGAN,ENDED,LIMIT,TASKS,OWNER,QUEUE,CPUS,MEM,HOSTS,STATE,note\n"
+    b"7,01/02/2026 10:00:00,01/02/2026 10:05:00,01/02/2026 11:00:00,1-02:30:00,2,ann,long,16,"
+    b"8000,n1 n2,DONE,a\n"
+    b"8,25/10/2026 02:30:00,-,25/10/2026 03:30:00,NULL,1,bob,short,4,1000,n1,KILLED,\n"
+    b"9,01/02/2026 10:00:01,01/02/2026 10:05:00,01/02/2026 10:05:09,45:00,1,,-,1,1,n2,OPEN,b\n"
+)
+_NODES_IN_WORDS = b"HOST,CORES,RAM,TAGS\nn1,16,64,ib fast\nn2,32,128,\nn3,16,64.5,ib\n"
+
+
+def _by_words(folder: Path, **changed: bytes) -> None:
+    """Read a table of jobs and one of nodes by a column map; one of the three is changed."""
+    from cpdispatch.workloads import column_map
+
+    files = {"map.toml": _WORDS, "jobs.csv": _JOBS_IN_WORDS, "nodes.csv": _NODES_IN_WORDS}
+    for name, content in (
+        files | {f"{k.replace('_', '.')}": v for k, v in changed.items()}
+    ).items():
+        (folder / name).write_bytes(content)
+    found = column_map.read(
+        folder / "jobs.csv", str(folder / "map.toml"), nodes=folder / "nodes.csv"
+    )
+    _imported(found, folder)
+
+
+def column_map_file(data: bytes, folder: Path) -> None:
+    """A column map."""
+    _by_words(folder, map_toml=data)
+
+
+def words_table(data: bytes, folder: Path) -> None:
+    """A table of jobs by a column map with dates of a format, words for durations and for none."""
+    _by_words(folder, jobs_csv=data)
+
+
+def nodes_table(data: bytes, folder: Path) -> None:
+    """A table of nodes by a column map."""
+    _by_words(folder, nodes_csv=data)
+
+
+@functools.cache
+def _few() -> Any:
+    """A few jobs, and a small system that draws power."""
+    from cpdispatch.system import GroupFile, SystemFile, from_file
+    from cpdispatch.workloads import lublin
+
+    groups = [GroupFile("thin", 6, [8, 64]), GroupFile("fat", 2, [8, 512])]
+    read = SystemFile(["core", "mem"], groups, "small", watts={"core": 10, "mem": 1})
+    system = from_file(read)
+    return lublin.generate(12, 1, processors=64), system
+
+
+def _replayed(**given: Any) -> None:
+    """Replay the few jobs, and check the run."""
+    import cpdispatch
+    from cpdispatch import verify
+    from cpdispatch.workloads.fit import fit
+
+    workload, system = _few()
+    run = cpdispatch.simulate(fit(workload, system), system, "easy", **given)
+    wrong = verify.run(run.jobs, run.system)
+    hold(not wrong, f"{wrong[:1]}")
+
+
+def events_file(data: bytes, folder: Path) -> None:
+    """Events of a system."""
+    from cpdispatch import events
+
+    path = folder / "events.csv"
+    path.write_bytes(data)
+    found = events.read(str(path))
+    found.check(_few()[1])
+    if len(found.rows) <= 50:
+        _replayed(events=found)
+
+
+def steps_file(data: bytes, folder: Path) -> None:
+    """Steps of a power cap, or of a price."""
+    from cpdispatch import energy
+
+    path = folder / "steps.csv"
+    path.write_bytes(data)
+    if data.startswith(b"time,price"):
+        _replayed(energy_price=energy.energy_price(str(path)))
+    else:
+        cap = energy.power_cap(str(path))
+        energy.check_cap(cap, _few()[1])
+        _replayed(power_cap=cap)
+
+
+def power_table(data: bytes, folder: Path) -> None:
+    """Samples of the power of jobs."""
+    from cpdispatch.analyze import power
+
+    path = folder / "power.csv"
+    path.write_bytes(data)
+    profiles = power.read(path)
+    if sum(map(len, profiles.values())) < 100_000:
+        list(power.table(power.judge_all(profiles)[0]))
+
+
+def experiment_file(data: bytes, folder: Path) -> None:
+    """An experiment."""
+    from cpdispatch.experiment import file
+
+    # It may name a module of the user's, or a log that is fetched.
+    if b":" in data or b"archive" in data:
+        return
+    path = folder / "experiment.toml"
+    path.write_bytes(data)
+    form = file.load(path)
+    if form.draws <= 3 and all((log.jobs or 9999) <= 200 for log in form.logs):
+        file.parts(form, path, folder / "out")
+
+
+class _Answers:
+    """What Slurm answers."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+    def now_s(self) -> int:
+        return 1_795_458_692
+
+    def rows(self, what: str) -> list[dict[str, Any]]:
+        rows = self.data.get(what, [])
+        return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return self.rows("jobs")
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self.rows("nodes")
+
+    def partitions(self) -> list[dict[str, Any]]:
+        return self.rows("partitions")
+
+    def reservations(self) -> list[dict[str, Any]]:
+        return self.rows("reservations")
+
+
+def slurm_answers(data: bytes, folder: Path) -> None:
+    """What slurmrestd answers: jobs, nodes, partitions and reservations."""
+    from cpdispatch import dispatch, verify
+    from cpdispatch.adapters.slurm import cluster, picture
+
+    try:
+        found = json.loads(data.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(found, dict):
+        return
+    for whole in (False, True):
+        taken = picture.take(cluster.read(_Answers(found), whole), lambda job: job.pending)
+        instance = taken.instance
+        if instance.system.capacity.size <= 10_000:
+            decision = dispatch.make("easy").dispatch(instance)
+            wrong = verify.decision(instance, decision)
+            hold(not wrong, f"easy: {wrong[:1]}")
+            taken.starts(decision)
+
+
+def slurm_log(data: bytes, folder: Path) -> None:
+    """What a driver has logged."""
+    from cpdispatch.adapters.slurm import log
+
+    path = folder / "drive.jsonl"
+    path.write_bytes(data)
+    found = log.read([path])
+    _ = found.dispatchers, found.predictor, found.between(0, 10**9)
 
 
 def instance_file(data: bytes, folder: Path) -> None:
@@ -447,6 +652,62 @@ def _pods_seeds() -> Iterator[bytes]:
     )
 
 
+def _events_seeds() -> Iterator[bytes]:
+    yield (b"time,kind,nodes\n50,join,7\n100,fail,1\n300,drain,2-4\n2000,repair,1\n"
+           b"9000,undrain,2-4\n90000,leave,0\n")  # fmt: skip
+    yield b"time,kind,nodes,until,known\n3600,maintain,thin,7200,100\n8000,maintain,0-7,9000,\n"
+    yield b"time,kind,nodes,capacity\n500,capacity,0 2,core=4\n900,capacity,fat,core=2 mem=100\n"
+
+
+def _steps_seeds() -> Iterator[bytes]:
+    yield b"time,watts\n0,5000\n3600,900\n7200,2000\n"
+    yield b"time,price\n100,0.3\n3600,0.05\n7200,1e3\n"
+
+
+def _power_seeds() -> Iterator[bytes]:
+    rows = b"".join(b"a,%d,%d\n" % (60 * k, 200 + 50 * (k % 4)) for k in range(40))
+    yield b"job,time,watts\n" + rows
+    dates = b"".join(b"b,2026-01-01 10:%02d:00,15%d.5\n" % (k, k % 3) for k in range(20))
+    yield b"job,time,watts\n" + dates
+
+
+def _experiment_seeds() -> Iterator[bytes]:
+    yield (b'dispatchers = ["easy", "best"]\npredictors = ["walltime", "last2"]\ndraws = 2\n'
+           b'seed = 3\nlimit = "500ms"\n[[logs]]\nmodel = "lublin"\njobs = 50\nload = 0.8\n'
+           b'[[logs]]\nmodel = "eurora"\njobs = 20\nunits = "as-is"\n'
+           b'[rules]\ntrigger = "event"\n')  # fmt: skip
+    yield b'dispatchers = ["fifo"]\n[[logs]]\nfile = "log.swf"\nfrom = "1d"\nto = "8d"\n'
+
+
+def _answers_seeds() -> Iterator[bytes]:
+    import gzip
+
+    path = ROOT / "tests" / "adapters" / "slurm" / "data" / "cluster.json.gz"
+    data = json.loads(gzip.decompress(path.read_bytes()))
+    for first in range(0, len(data["jobs"]), 3):
+        few = {
+            "jobs": [_short(row) for row in data["jobs"][first : first + 3]],
+            "nodes": [_short(row) for row in data["nodes"][first : first + 2]],
+            "partitions": data["partitions"][:2],
+            "reservations": data["reservations"],
+        }
+        yield json.dumps(few).encode()
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without what says nothing."""
+    return {key: value for key, value in row.items() if value not in ("", None, [], 0)}
+
+
+def _log_seeds() -> Iterator[bytes]:
+    yield (b'{"now_s": 100, "running": 1, "waiting": 2, "released": {"7": ["n1"]}, '
+           b'"dispatcher": "easy", "decision": {"ms": 1.5, "model": "easy"}, '
+           b'"reasons": {"8": "waits"}, "expected_s": {"7": 60}, "entered": ["7", "8"]}\n'
+           b'{"now_s": 200, "started": {"7": ["n1"]}, "tests": {"8": 120}, "left": {"9": "held"}, '
+           b'"promised": {"8": 500}, "durations": {"predictor": "forest"}}\n'
+           b'{"failed": "no answer"}\n')  # fmt: skip
+
+
 def _solution_seeds() -> Iterator[bytes]:
     from cpdispatch import dispatch, solution
 
@@ -541,6 +802,15 @@ TARGETS = {
     "slots": Target(slots_model, _slots_seeds, form="json", longest=20_000),
     "run-json": Target(run_about, _about_seeds, form="json"),
     "run-jobs": Target(run_jobs, _jobs_seeds, longest=30_000),
+    "column-map": Target(column_map_file, lambda: iter((_WORDS,)), form="toml"),
+    "table-words": Target(words_table, lambda: iter((_JOBS_IN_WORDS,))),
+    "nodes-mapped": Target(nodes_table, lambda: iter((_NODES_IN_WORDS,))),
+    "events": Target(events_file, _events_seeds),
+    "steps": Target(steps_file, _steps_seeds),
+    "power": Target(power_table, _power_seeds),
+    "experiment": Target(experiment_file, _experiment_seeds, form="toml"),
+    "slurm-answers": Target(slurm_answers, _answers_seeds, form="json", longest=20_000),
+    "slurm-log": Target(slurm_log, _log_seeds),
 }
 """The readers by name."""
 

@@ -455,9 +455,7 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
         raise UsageError(
             f"dispatcher {spec}: a file takes no parameters after its name; write them into {name}"
         )
-    if "." in name or (
-        own.is_name(rest) and name not in REGISTRY and not name.startswith("easy-")
-    ):
+    if "." in name or (own.is_name(rest) and name not in REGISTRY and not name.startswith("easy-")):
         return _imported(spec, settings.seed)
     return _named(name, pairs(f"dispatcher {spec}", rest), settings, spec, warm)
 

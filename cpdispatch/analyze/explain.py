@@ -267,6 +267,8 @@ def row_of(schedule: Occupancy, job: int) -> int:
     UsageError
         When there is none; it names ids that are near.
     """
+    if isinstance(job, bool) or not isinstance(job, int | np.integer):
+        raise UsageError(f"job {job!r}: the id of a job, a whole number, is needed")
     found = (schedule.id == job).nonzero()[0]
     if len(found):
         return int(found[0])

@@ -18,7 +18,7 @@ from cpdispatch import access, verify
 from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.energy import Drawn, Off, watts_of
 from cpdispatch.analyze.energy import summary as energy_summary
-from cpdispatch.analyze.explain import Explanation, explain
+from cpdispatch.analyze.explain import Explanation, explain, row_of
 from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.analyze.moment import Moment, moment
 from cpdispatch.analyze.occupancy import (
@@ -314,7 +314,8 @@ class Run:
         """Why a job waited, by its id, see `cpdispatch.analyze.explain.explain`."""
         t = self.occupancy
         until_s = np.where(t.start_s == NEVER, t.last_s, t.start_s)
-        return explain(self._under_cap((t.id == job).nonzero()[0], t.submit_s, until_s), job)
+        row = np.array([row_of(t, job)])
+        return explain(self._under_cap(row, t.submit_s, until_s), job)
 
     def moment(
         self, at_s: int, until_s: int | None = None, said: Callable[[int], str] = "{} s".format

@@ -344,6 +344,13 @@ def test_a_job_that_is_not_there_is_an_error_with_ids_near_it() -> None:
         run.explain(7)
 
 
+@pytest.mark.parametrize("job", ["1", 1.0, None, True])
+def test_a_job_is_named_by_a_whole_number(job: Any) -> None:
+    run = simulate(workload([(0, 1, 10, 10)]), System.pool(1), "easy")
+    with pytest.raises(UsageError, match="the id of a job, a whole number, is needed"):
+        run.explain(job)
+
+
 def test_the_plain_twin_counts_what_others_hold() -> None:
     plain = Plain.of(simulate(workload(ROWS), POOL, "easy"))
     assert plain.held[:2] == [Held(1, 0, 10, {0: 3}, 10), Held(2, 10, 30, {0: 4}, 30)]

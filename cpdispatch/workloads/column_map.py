@@ -115,6 +115,24 @@ KNOWN = (
 )  # fmt: skip
 
 
+def _check_format(format: str, path: Path) -> None:
+    """Raise where no text can be read by a format."""
+    try:
+        datetime.strptime("", format)
+    except re.error:
+        problem = "a part of the date or of the time stands twice"
+    except ValueError as error:
+        if "does not match" in str(error):
+            return
+        problem = str(error)
+    else:
+        return
+    raise InputError(
+        f"not a format of strptime: {problem}", file=path, field="time.format", value=format,
+        advice='write one as "%d/%m/%Y %H:%M:%S"',
+    )  # fmt: skip
+
+
 def bundled() -> list[str]:
     """Names of the maps that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
@@ -157,6 +175,7 @@ def load(name: str) -> ColumnMap:
                 "says how to read dates and times, and submit is no text", file=path,
                 field=f"time.{key}", value=value, advice='leave it out, or write submit = "text"',
             )  # fmt: skip
+    _check_format(found.time.format, path)
     _check_resources(found.resources, "resources", path)
     if found.nodes is not None:
         _check_resources(found.nodes.resources, "nodes.resources", path)

@@ -182,6 +182,8 @@ def test_dates_of_a_format_durations_as_text_and_words_for_empty_cells_are_read(
         (1, 'submit = "text"\nformat', 'submit = "s"\nformat', "field time.zone: says how to read"),
         (1, 'core = {column = "c"}\n[n', 'core = {column = "c"}\nmem = {column = "c"}\n[n',
          "field resources.mem.unit: memory needs a unit; write one of b, kb, mb, gb"),
+        (1, "%Y %H:%M", "%Y %H:%M %d", "field time.format: not a format of strptime: a part of"),
+        (1, "%Y %H:%M", "%Y %Q", "'Q' is a bad directive in format '%d.%m.%Y %Q'"),
         (1, 'core = {column = "c"}\n[n', 'gpu = {column = "c"}\n[n',
          "jobs ask for gpu, of which "),
         (2, "b,", "a,8", "nodes.csv:3: field host: a node stands twice (found 'a')"),

@@ -405,7 +405,7 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
     short = np.zeros((len(time_s), len(t.system.resources)), dtype=np.bool_)
     for kind, part in parts_of(t.system.resources, case.request):
         short[:, kind] = room.fits(part, time_s, time_s + 1, units) < units
-    leave_telling(t.system.resources, short)
+    leave_telling(t.system.resources, case.request, short)
     # 0: it fits; 1: it does not, though enough is free of each; else a bit for each that is short.
     state = np.where(fits < units, 1, 0) + short @ (2 << np.arange(short.shape[1]))
     state[(state == 0) & (clear < units)] = -1
@@ -444,11 +444,18 @@ def parts_of(resources: Sequence[str], request: IntArray) -> Iterator[tuple[int,
         yield kind, np.where(judged, request, 0)
 
 
-def leave_telling(resources: Sequence[str], short: BoolArray) -> None:
+def leave_telling(resources: Sequence[str], request: IntArray, short: BoolArray) -> None:
     """Of types that are short, leave those that say the most, in place; shape (..., types).
 
-    Cores on some nodes say more than whole nodes, and both say more than cores.
+    Cores on some nodes say more than whole nodes, and both say more than cores. To a job that does
+    not ask for whole nodes, those that others hold whole are cores that are not free.
     """
+    own = {name: k for k, name in enumerate(resources) if is_own(name) and request[k] > 0}
+    for kind, name in enumerate(resources):
+        base = [own[_base(name)]] if _base(name) in own else list(own.values())
+        if is_whole(name) and request[kind] <= request[base].sum():
+            short[..., base] |= short[..., kind, np.newaxis]
+            short[..., kind] = False
     for test, others in ((is_place, (is_whole, is_own)), (is_whole, (is_own,))):
         for kind, name in enumerate(resources):
             if not test(name):

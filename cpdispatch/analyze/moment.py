@@ -210,7 +210,7 @@ def _lacking(
         asked = part > 0
         each = (free[:, asked] // part[asked]).min(axis=1)
         short[kind] = np.minimum(each, units).sum() < units
-    leave_telling(resources, short)
+    leave_telling(resources, request, short)
     return tuple(resources[kind] for kind in short.nonzero()[0].tolist())
 
 

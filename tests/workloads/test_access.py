@@ -494,6 +494,31 @@ def test_what_a_user_is_told_has_no_resource_type_that_stands_for_nodes(
     assert "@" not in told
 
 
+def test_only_a_job_that_asks_for_whole_nodes_lacks_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "id,submit,runtime,requested,units,core,exclusive\n"
+        "1,0,600,900,1,1,1\n2,10,600,900,1,3,0\n3,20,60,60,1,1,1\n4,30,60,60,1,2,0\n"
+    )
+    site = tmp_path / "two.toml"
+    site.write_text('resources = ["core"]\ngroups = [{name = "n", nodes = 2, capacity = [4]}]\n')
+    out = str(tmp_path / "out")
+    command = ["simulate", str(log), "--system", str(site), "-d", "easy", "--out", out]
+    assert cli.run(command) == 0
+    capsys.readouterr()
+    for job, lacking in (("3", "core of whole nodes"), ("4", "core")):
+        assert cli.run(["explain", out, "--job", job]) == 0
+        told = capsys.readouterr().out
+        assert f"too little {lacking}: room for 0 of its 1 unit" in told
+        assert ("needs its nodes whole" in told) == (job == "3")
+    assert cli.run(["status", out, "--at", "40"]) == 0
+    told = capsys.readouterr().out
+    assert "core of whole nodes: room for 0 of 1 units" in told
+    assert " core: room for 0 of 1 units" in told
+
+
 SHARED = """resources = ["core"]
 groups = [{name = "n", nodes = 4, capacity = [4]}]
 partitions = [

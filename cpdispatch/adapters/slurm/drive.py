@@ -64,12 +64,18 @@ _NOT_TRIED = frozenset(("None", "", "Priority"))
 """The reasons of a job that Slurm has not tried to start yet."""
 _MAY_START = _NOT_TRIED | {"Resources", "Dependency", "JobHeldAdmin", "JobHeldUser"}
 """Why Slurm has not started a job that it may start soon; any other reason is a limit, or worse."""
+_NOT_THERE = "ReqNodeNotAvail"
+"""The reason of a job one of whose nodes cannot be used; or is kept for a job of several partitions
+which Slurm has tried in one that does not have the node, until its next backfilling.
+"""
 _LIMITS = "QOS", "Assoc"
 """How reasons begin that are limits of users, accounts or QoS."""
 _ALONE = "PerJob", "PerNode", "Min"
 """What is in the reasons of limits that no end of another job makes room for."""
 _NO_LIMIT = "QOSNotAllowed"
 """A reason that a partition gives."""
+_ARRAY_IS_FULL = "JobArrayTaskLimit"
+"""The reason of a task whose array has as many running as it may."""
 _IMPOSSIBLE = "BadConstraints"
 """The reason with which Slurm holds a job that fits none of its nodes."""
 _REQUEUED_HELD = "job requeued in held state"
@@ -646,9 +652,7 @@ class Driver:
             elif not job.held and entry.state != "left":
                 requeued = entry.state != "released"
                 late = cluster.now_s - entry.decided_s > self._rules.patience_s
-                # Of several partitions the reason is that of any.
-                apart = "," in job.partition and not _is_limit(job.reason)
-                late |= job.reason not in _MAY_START and not apart
+                late |= self._cannot_start(cluster, job, entry)
                 if (requeued or late) and not self._rules.dry:
                     self._count(cluster, job, entry)
                     retracted.append((job, entry))
@@ -661,6 +665,17 @@ class Driver:
             self._journal.seen([text.partition(":")[0] for text in cluster.unread_jobs])
             self._journal.save()
         return claims
+
+    @staticmethod
+    def _cannot_start(cluster: Cluster, job: Job, entry: Entry) -> bool:
+        """Whether Slurm says of a released job that it will not start soon."""
+        if job.reason in _MAY_START:
+            return False
+        if job.reason.startswith(_NOT_THERE):
+            given = [node for node in cluster.nodes if node.name in entry.nodes]
+            return not all(node.usable for node in given)
+        # Of several partitions the reason is that of any.
+        return "," not in job.partition or _is_limit(job.reason)
 
     @staticmethod
     def _avoid(cluster: Cluster, job: Job, entry: Entry) -> None:
@@ -677,7 +692,7 @@ class Driver:
         A limit kept it back, or one of its nodes failed, or was taken by another job meanwhile, or
         Slurm has not come to it.
         """
-        seen = _is_limit(job.reason) or job.reason in _NOT_TRIED
+        seen = _is_limit(job.reason) or job.reason in _NOT_TRIED | {_ARRAY_IS_FULL}
         if entry.state == "released" and not seen:
             given = [node for node in cluster.nodes if node.name in entry.nodes]
             entry.vain += all(node.has_room(job, len(entry.nodes)) for node in given)

@@ -221,10 +221,11 @@ class _Taking(Nodes):
             if isinstance(found, str):
                 left.append((job, found))
             elif found is not None:
-                asked += self._tasks(found)
+                asked += [replace(found, job=task) for task in tasks_apart(job, TASKS_MOST)]
         rows, stopped = self._rows(claims)
         asked += stopped
         asked.sort(key=lambda ask: (ask.job.submit_s, ask.job.number))
+        asked = list(self._within_limits(asked))
         asked = self._ready(asked, {row.job.number for row in rows if row.job and row.job.running})
         held = [(row.job, row.amounts[0], row.nodes) for row in rows if row.job is not None]
         # One whose test is over keeps what it asks for until it is decided where it goes on.
@@ -402,13 +403,19 @@ class _Taking(Nodes):
             found += [each for each in others if not each.ended]
         return found
 
-    def _tasks(self, ask: Ask) -> list[Ask]:
-        """A job itself; or tasks of an array, as many as may run beside those that run."""
-        job, most = ask.job, TASKS_MOST
-        if job.tasks and job.tasks_most:
-            busy = tasks_busy(self.by_number.get(job.array, ()), job.array)
-            most = min(most, max(job.tasks_most - busy, 0))
-        return [replace(ask, job=task) for task in tasks_apart(job, most)]
+    def _within_limits(self, asked: Sequence[Ask]) -> Iterator[Ask]:
+        """Without tasks of arrays beyond as many as may run beside those that run."""
+        left: dict[int, int] = {}
+        for ask in asked:
+            job = ask.job
+            if job.array and job.tasks_most and job.pending:
+                if job.array not in left:
+                    busy = tasks_busy(self.by_number[job.array], job.array)
+                    left[job.array] = job.tasks_most - busy
+                left[job.array] -= 1
+                if left[job.array] < 0:
+                    continue
+            yield ask
 
     def _ready(self, asked: list[Ask], running: set[int]) -> list[Ask]:
         """Without jobs that wait for others which are in no picture, until none is left."""

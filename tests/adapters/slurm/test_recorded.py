@@ -401,6 +401,20 @@ def test_gpus_that_are_bound_to_cores_are_counted(slurm: Recorded) -> None:
     assert {(node.gpus["gpu"], node.used_gpus["gpu"]) for node in found.nodes} == {(4, 1)}
 
 
+@pytest.mark.parametrize("running", [0, 1, 2])
+def test_tasks_with_records_of_their_own_count_in_the_limit_of_their_array(
+    slurm: Recorded, running: int
+) -> None:
+    for task in (1, 4):
+        slurm.update(f"7_{task}", {"priority": 0})
+    picture = take(read(slurm), lambda job: job.held)
+    assert [job.key for job in picture.jobs if job.array == 7] == ["7_0", "7_1", "7_2"]
+    for task in (1, 4)[:running]:
+        slurm.row(f"7_{task}").update(priority=4_000_000)
+    picture = take(read(slurm), lambda job: job.held)
+    assert len([job for job in picture.jobs if job.array == 7]) == 3 - running
+
+
 def test_the_cores_of_a_suspended_job_go_to_others(slurm: Recorded, tmp_path: Path) -> None:
     row, node = slurm.row("3"), slurm.data["nodes"][3]  # it has n04 alone
     row["job_state"] = "SUSPENDED"
@@ -770,6 +784,23 @@ def test_a_job_that_slurm_starts_on_none_of_its_nodes_is_left_to_it(
     assert left == ["Slurm did not start it on nodes that it was given 3 times"]
     assert "9" in picky.began
     assert "9" not in Journal(tmp_path).jobs
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_job_beside_one_of_several_partitions_is_given_time(
+    slurm: Recorded, tmp_path: Path, fails: bool
+) -> None:
+    picky = Picky(slurm.data)
+    made = driver(picky, tmp_path, patience_s=20)
+    (node,) = made.cycle().released["9"]
+    picky.row("9")["state_reason"] = "ReqNodeNotAvail"
+    if fails:
+        next(row for row in picky.data["nodes"] if row["name"] == node)["state"] = "down"
+    after = 0
+    while "9" not in made.cycle().retracted:
+        picky.step()
+        after += 1
+    assert after == (0 if fails else 21)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def explain(
     run
         Folder of a saved run (simulate --out), or of several runs.
     job
-        The job's number, as in the log.
+        The job's number, as in the log. Of 4711_3 in Slurm it stands in the import's extra.csv.
     json
         Print one JSON object.
     """

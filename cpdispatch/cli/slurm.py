@@ -317,9 +317,12 @@ def drive(
         write = _lines(log)
         driver = Driver(options.client(), dispatcher, folder, rules, durations)
         counted = None if metrics is None else Metrics(metrics)
+        driven = False
 
         def cycle(stop: Callable[[], bool]) -> None:
+            nonlocal driven
             row = _cycle(driver, stop, write, counted, durations)
+            driven = True
             if json:
                 print_json(row)
             else:
@@ -329,8 +332,10 @@ def drive(
             code = _repeat(cycle, every_s, cycles.cycles, wished)
         except DeniedError:
             raise
-        except (CpdispatchError, OSError):
-            if not dry_run:
+        except (CpdispatchError, OSError) as error:
+            # An option that is wrong is told before anything is driven by it.
+            driven |= driver.done is not None or not isinstance(error, UsageError)
+            if driven and not dry_run:
                 _hand_back(driver, json)
             raise
         if not dry_run:
@@ -645,7 +650,8 @@ def _told(handed: list[str], json: bool, ended: bool, *, by_driver: bool = True)
         return
     what = "the driver has ended" if ended else "no driver was running"
     more = "" if by_driver or not ended else " and handed back its jobs itself"
-    count = f"{len(handed)} {'more ' if more else ''}jobs handed back to Slurm"
+    jobs = "job" if len(handed) == 1 else "jobs"
+    count = f"{len(handed)} {'more ' if more else ''}{jobs} handed back to Slurm"
     print(f"{what}{more}; {count}", flush=True)
 
 
@@ -687,7 +693,8 @@ def _tell(row: dict[str, Any], dry: bool) -> None:
     for job, nodes in row["elsewhere"].items():
         print(f"  {job}: runs on {','.join(row['started'][job])}, not on {','.join(nodes)}")
     for job in row["retracted"]:
-        print(f"  {job}: did not start, held again")
+        why = "did not start" if job in row["in_vain"] else "queued again, or released by others"
+        print(f"  {job}: {why}, held again")
     for job in row["stopped"]:
         print(f"  {job}: its test run is over, queued again")
     for job in row["went_on"]:

@@ -164,6 +164,9 @@ def alternatives(log: Workload, given: Sequence[str], jobs: int | None = None) -
         When a system is unknown, is named twice, or cannot be changed so.
     """
     named = [text for text in given if change_of(text) is None and limit_of(text) is None]
+    for text in named:
+        if text.strip().endswith("%") and text.strip().startswith(("+", "-")):
+            raise UsageError(f"--system {text}: a change of the number of nodes is +20% or -12.5%")
     first = find(named[0]) if named else own_machine(log, log.name)
     rest = [text for text in given if not named or text != named[0]]
     systems = [first, *(_changed(first, text) or find(text) for text in rest)]

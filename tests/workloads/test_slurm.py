@@ -1064,6 +1064,8 @@ def test_a_file_that_describes_no_system_is_refused(
     path = tmp_path / "nodes"
     for content, message in (
         ("hello", "describes no node"), ("{}", "no list of nodes"),
+        ("NodeName=a CPUTot=4 State=IDLE\nNodeName=b CPUTot=4",
+         r"2: field NodeName: the record is cut short: it has no State \(found 'b'\)"),
         ("NodeName=a CPUTot=x", "field CPUTot"), ("NodeName=a Gres=gpu:-", "field Gres"),
         ("PartitionName=a MaxTime=x", "field MaxTime"),
         ("NodeName=n[1-4] CPUs=16", r"nodes:1: .*no CPUTot .*a slurm.conf is not read"),
@@ -1071,6 +1073,24 @@ def test_a_file_that_describes_no_system_is_refused(
         path.write_text(content)
         with pytest.raises(InputError, match=message):
             read(record(), system=(path,))
+
+
+def test_slurm_may_say_that_it_has_no_licences(read: Callable[..., Any], tmp_path: Path) -> None:
+    said = tmp_path / "licences"
+    said.write_text("No licenses configured in Slurm.\n")
+    nodes = tmp_path / "nodes"
+    nodes.write_text(FOUR_NODES)
+    assert read(record(), system=(nodes, said)).system.nodes == 4
+
+
+def test_jobs_of_nodes_that_are_not_listed_are_counted(
+    read: Callable[..., Any], tmp_path: Path
+) -> None:
+    nodes = tmp_path / "nodes"
+    nodes.write_text(FOUR_NODES)
+    rows = record(NodeList="n0"), record(JobID=8, JobIDRaw=8, NodeList="n[3-4]")
+    found = read(*rows, system=(nodes,))
+    assert found.notes["ran on a node that the list of nodes does not have"] == 1
 
 
 def test_a_zone_that_does_not_exist_is_refused(read: Callable[..., Any]) -> None:

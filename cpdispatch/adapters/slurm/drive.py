@@ -116,7 +116,9 @@ class Cycle:
     elsewhere : dict
         Of these, the nodes that were decided where Slurm took others.
     retracted : list of str
-        Released jobs that did not start, and were held again.
+        Jobs that were held again: they did not start, were queued again, or others released them.
+    in_vain : list of str
+        Of these, those that the driver had released, and that did not start.
     tests : dict
         For how many seconds those of the released jobs run that were released for a test run.
     stopped : list of str
@@ -156,6 +158,7 @@ class Cycle:
     started: dict[str, list[str]] = field(default_factory=dict)
     elsewhere: dict[str, list[str]] = field(default_factory=dict)
     retracted: list[str] = field(default_factory=list)
+    in_vain: list[str] = field(default_factory=list)
     tests: dict[str, int] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
     went_on: list[str] = field(default_factory=list)
@@ -883,6 +886,8 @@ class Driver:
                 continue
             self._may_change = True
             done.retracted.append(job.key)
+            if state == "released":
+                done.in_vain.append(job.key)
             limited = _is_limit(job.reason) and not any(each in job.reason for each in _ALONE)
             for key in (job.key, *tasks):
                 self._put_back(self._journal.jobs[key], done.now_s)
@@ -982,6 +987,8 @@ class Driver:
             else:
                 wishes.append((job, [changes]))
         self._about_to_hold(anew)
+        # Slurm's basic priorities fall with each job that it takes on.
+        wishes.sort(key=lambda wish: (wish[0].submit_s, wish[0].number))
         for job, _, error in self._changed(wishes):
             if error is None:
                 handed.append(job.key)

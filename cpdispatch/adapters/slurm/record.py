@@ -11,7 +11,8 @@ import heapq
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -23,7 +24,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Certificate, Reason
 from cpdispatch.dispatch import Settings
 from cpdispatch.energy import ENERGY_PRICE, POWER_CAP
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.records import NOT_STARTED, REASON_UNTOLD, Records, Test
 from cpdispatch.simulator.replay import SWITCH_OFF, about_run
@@ -89,7 +90,10 @@ def recorded(
     ------
     InputError
         When no job is left, or the cluster has no node.
+    UsageError
+        When the log is of another time than the jobs.
     """
+    _check_times(found.records, log)
     for record in found.records:
         known = log.entered.get(record.job_id, [])
         ready_s = next(within(known, record.submit_s, record.start_s, lambda at_s: at_s), -1)
@@ -98,6 +102,9 @@ def recorded(
         elif 0 <= ready_s < record.eligible_s:
             record.eligible_s = ready_s
     imported = slurm.made(found, cluster, file, system_file)
+    # Jobs on nodes that are not known are left out.
+    told = {what: many for what, many in imported.notes.items() if what != replayable.ELSEWHERE}
+    imported = replace(imported, notes=told)
     if imported.nodes is None:
         raise InputError(
             "describes no node", file=system_file,
@@ -105,6 +112,22 @@ def recorded(
         )  # fmt: skip
     workload, system = prepare(imported.workload, imported.system)
     return imported.without(_placed(workload, system, imported).refused)
+
+
+def _check_times(records: Sequence[accounting.Record], log: Log) -> None:
+    """Raise where no line of a log is of the time of the jobs."""
+    submit_s = [record.submit_s for record in records if record.submit_s > 0]
+    if not submit_s or not log.lines:
+        return
+    last_s = max(record.start_s + record.runtime_s for record in records)
+    if log.between(min(submit_s), max(last_s, *submit_s)).lines:
+        return
+    times = log.lines[0].now_s, log.lines[-1].now_s, min(submit_s), last_s
+    dates = [datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M") for time_s in times]
+    raise UsageError(
+        "--log: it is of another time than the jobs, {} to {} beside {} to {} (UTC): give that of "
+        "their time, or correct --zone".format(*dates)
+    )
 
 
 def run_of(folder: Path, files: Mapping[str, str], imported: Imported, log: Log) -> Run:

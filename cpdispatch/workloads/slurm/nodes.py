@@ -99,14 +99,17 @@ def add(cluster: Cluster, content: bytes, path: Path) -> None:
 
 
 def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
-    known = False
     text = content.decode(errors="backslashreplace")
+    known, state = text.startswith("No licenses configured"), False
     if text.lstrip().startswith("Configuration data as of"):
         _from_config(text, cluster)
         return
     for line, values in _records(text):
         if "NodeName" in values:
-            known = True
+            if state and "State" not in values:
+                problem = "the record is cut short: it has no State"
+                raise _wrong(problem, path, line, "NodeName", values["NodeName"])
+            known, state = True, "State" in values
             node = _node_of(values, path, line)
             if node is not None:
                 cluster.nodes[node.name] = node

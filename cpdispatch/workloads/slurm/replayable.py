@@ -14,7 +14,7 @@ from cpdispatch.workloads.imported import Columns
 from cpdispatch.workloads.slurm import terms
 from cpdispatch.workloads.slurm.jobs import ENDED, Record, Records
 from cpdispatch.workloads.slurm.nodes import Cluster, Node
-from cpdispatch.workloads.slurm.values import nodes_in, task_ranges
+from cpdispatch.workloads.slurm.values import NOTHING, nodes_in, task_ranges
 
 PENDING = "still pending when the records were taken"
 RUNNING = "still running when the records were taken"
@@ -29,6 +29,7 @@ ATTEMPT = "earlier attempt of a job that was queued again"
 TWICE = "the same record stands twice"
 LIMITLESS = "no time limit: the longest limit or runtime of the records stands in"
 UNLIKE = "shares of nodes that are not alike: on each, no more than the least of them has"
+ELSEWHERE = "ran on a node that the list of nodes does not have"
 UNEVEN = "CPUs or GPUs cannot be split evenly over the nodes: rounded up"
 CUT = "lists of tasks of arrays that Slurm cut short: only the tasks that they name are counted"
 FOLDED = "jobs that were queued again: the last attempt is kept, submitted with the first"
@@ -91,6 +92,7 @@ def columns_of(found: Records, cluster: Cluster) -> tuple[Columns, Counter[str],
         if limit_s <= 0:
             limit_s = longest_s
             notes[LIMITLESS] += 1
+        notes[ELSEWHERE] += bool(cluster.nodes) and not room.knows(record)
         has = {"core": record.cpus, **record.gpus, "mem": record.memory_mb}
         counts = [record.cpus, *record.gpus.values()]
         units, most = max(record.nodes, 1), dict[str, int]()
@@ -148,6 +150,10 @@ class _Room:
             least = {kind: min(one.get(kind, 0) for one in has) for kind in kinds}
             self._least[text] = least
         return self._least[text]
+
+    def knows(self, record: Record) -> bool:
+        """Whether the nodes of a job are among those that are known, or are not told."""
+        return record.extra["node_list"] in NOTHING or bool(self.least(record))
 
     def units(self, record: Record, has: Mapping[str, int]) -> int:
         """Of how many equal parts a job is that shares nodes.

@@ -401,6 +401,7 @@ def test_lines_of_the_log_that_are_not_used_are_counted(
         ({"system": "partition.txt"}, "describes no node"),
         ({"log": "missing"}, "missing: no such file"),
         ({"log": "nodes.txt"}, "no line of it is one of slurm drive"),
+        ({"log": "late"}, "--log: it is of another time than the jobs, 2001-09-"),
         ({"zone": "Mars"}, "no such time zone"),
         ({"days": "3"}, "--days 3: a number of days, 1 or more, for --history sacct"),
         ({"history": "elsewhere.psv"}, "no job is left of 1 (nodes are not told"),
@@ -414,6 +415,7 @@ def test_bad_input_gets_one_sentence_and_no_run(
         "sacct.psv": f"{COLUMNS}\n{job(1, 0, 5, 9)}\n", "nodes.txt": NODES,
         "elsewhere.psv": f"{COLUMNS}\n{job(1, 0, 5, 9, 'n77')}\n",
         "partition.txt": "PartitionName=main\n   MaxTime=UNLIMITED\n",
+        "late": '{"now_s": 1000036000, "dispatcher": "easy"}\n',
     }  # fmt: skip
     for name, text in files.items():
         (tmp_path / name).write_text(text)

@@ -2293,7 +2293,10 @@ def test_a_partition_that_the_cluster_does_not_have_ends_the_command(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     more = ["--job", "14"] if verb == "explain" else ["--cycles", "1"]
     assert cli.run(["slurm", verb, *more, "--only-partition", "smal"]) == 2
-    assert "no such partition; did you mean small? (it has: " in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "no such partition; did you mean small? (it has: " in err
+    assert "handed back" not in out
+    assert slurm.changes == []
 
 
 def test_a_partition_that_cannot_be_read_is_not_said_to_be_missing(

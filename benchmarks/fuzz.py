@@ -286,12 +286,11 @@ def _few() -> Any:
 def _replayed(**given: Any) -> None:
     """Replay the few jobs, and check the run."""
     import cpdispatch
-    from cpdispatch import verify
     from cpdispatch.workloads.fit import fit
 
     workload, system = _few()
     run = cpdispatch.simulate(fit(workload, system), system, "easy", **given)
-    wrong = verify.run(run.jobs, run.system)
+    wrong = run.verify()
     hold(not wrong, f"{wrong[:1]}")
 
 

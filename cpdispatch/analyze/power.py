@@ -334,6 +334,9 @@ def _moments(column: pd.Series, file: Path) -> FloatArray:
     bad = found.isna().to_numpy()
     if bad.any():
         raise _wrong(column, int(np.argmax(bad)), file, wanted)
+    far = ~found.dt.year.between(1678, 2261).to_numpy()
+    if far.any():  # nanoseconds reach no further
+        raise _wrong(column, int(np.argmax(far)), file, "before the year 1678 or after 2261")
     since = found - pd.Timestamp(0, tz="UTC")
     return np.asarray(since.dt.total_seconds(), dtype=np.float64)
 

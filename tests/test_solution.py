@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cpdispatch import dispatch, verify
 from cpdispatch import solution as solutions
-from cpdispatch import verify
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import InputError
 from cpdispatch.instance import FORMAT, Instance, digest
@@ -213,7 +213,15 @@ def waiting(unit: list[int], units: int = 1, **changes: Any) -> Instance:
         ([2, 3], 3, {}, "waits for core and gpu"),
         ([1, 1], 1, {}, "waits for a free node combination"),
         ([1, 0], 4, {}, "waits for its turn"),
-        ([1, 0], 4, {"power": {"cap": 39, "unit": [5, 0]}}, "waits for power"),
+        (
+            [1, 0], 4, {"power": {"cap": 39, "unit": [5, 0]}},
+            "waits for power: draws 20 W, 19 W of the cap are left",
+        ),
+        ([1, 0], 5, {"power": {"cap": 39, "unit": [5, 0]}}, "waits for core and power"),
+        (
+            [1, 0], 9, {"power": {"cap": 39, "unit": [5, 0]}},
+            "does not fit the power cap: draws 45 W, the cap is 39 W",
+        ),
         ([1, 0], 4, {"power": {"cap": 40, "unit": [5, 0]}}, "waits for its turn"),
         (
             [1, 0], 4,
@@ -276,6 +284,24 @@ def test_a_job_that_never_fits_is_told_what_it_asks_for() -> None:
     text = "does not fit the system: asks for 7 x (3 core, 2 gpu)"
     assert solutions.explain(instance, decision, 1) == text
     assert solutions.from_decision(instance, decision).jobs[1].reason == text
+
+
+def test_a_job_that_fits_neither_the_system_nor_the_cap_is_told_of_the_system() -> None:
+    instance = waiting([5, 0], power={"cap": 20, "unit": [5, 0]})
+    decision = decide(instance, {}, {}, {1: Reason.NEVER_FITS})
+    assert solutions.explain(instance, decision, 1) == (
+        "does not fit the system: asks for 1 x (5 core)"
+    )
+
+
+@pytest.mark.parametrize("name", ["easy", "conservative", "prb", "best", "hcp", "thesis-hcp"])
+def test_every_dispatcher_has_one_reason_for_a_job_that_exceeds_the_power_cap(name: str) -> None:
+    instance = waiting([4, 0], 2, power={"cap": 30, "unit": [5, 0]})
+    decision = dispatch.make(name, warm=dispatch.not_at_all).dispatch(instance)
+    assert decision.start_s.tolist() == [100, -1]
+    assert solutions.explain(instance, decision, 1) == (
+        "does not fit the power cap: draws 40 W, the cap is 30 W"
+    )
 
 
 def test_a_refused_job_is_told_so() -> None:

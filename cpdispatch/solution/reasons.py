@@ -28,7 +28,8 @@ def explain(instance: Instance, decision: Decision, position: int) -> str:
         power, a free combination of them on a node, capacity that a reservation is about to take,
         or only its turn, and behind how many jobs of a higher tier), ``waits for job 12`` that it
         comes after, ``waits until 1200`` for its earliest start, ``reserved from 1200``, ``refused
-        by the dispatcher``, or ``does not fit the system: ...``.
+        by the dispatcher``, ``does not fit the system: ...``, or ``does not fit the power cap:
+        ...``.
     """
     return explain_waiting(instance, decision, position, left_free(instance, decision))
 
@@ -41,7 +42,12 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
         return "starts now, in front of the others: has waited too long" if late else "starts now"
     system, job = instance.system, instance.queue[position]
     reason = decision.reason[position]
-    if reason == Reason.NEVER_FITS:
+    request = np.array(job.request, dtype=np.int64)
+    watts = int(instance.job_power(instance.queue)[position])
+    beyond = instance.power is not None and watts > instance.power.cap
+    if reason == Reason.NEVER_FITS and not (
+        beyond and _fits(instance.system.capacity, request, job.units)
+    ):
         if HELD in system.resources and job.request[system.resource(HELD)]:
             return "is held"
         wants = [(name, n) for name, n in zip(system.resources, job.request, strict=True) if n]
@@ -59,19 +65,23 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
         return f"reserved from {start}"
     if reason == Reason.REJECTED:
         return "refused by the dispatcher"
+    if instance.power is not None and beyond:
+        return f"does not fit the power cap: draws {watts} W, the cap is {instance.power.cap} W"
     if kept_back := _kept_back(instance, position):
         return f"waits {kept_back}"
-    request = np.array(job.request, dtype=np.int64)
+    power_left = _power_left(instance, decision)
     if not _fits(left, request, job.units):
         one_by_one = np.diag(request)
         short = [
             said(name)
             for name, alone in zip(system.resources, one_by_one, strict=True)
             if not _fits(left, alone, job.units)
-        ]
-        return f"waits for {' and '.join(short) or 'a free node combination'}"
-    if int(instance.job_power(instance.queue)[position]) > _power_left(instance, decision):
-        return "waits for power"
+        ] or ["a free node combination"]
+        if watts > power_left:
+            short.append("power")
+        return f"waits for {' and '.join(short)}"
+    if watts > power_left:
+        return f"waits for power: draws {watts} W, {max(power_left, 0)} W of the cap are left"
     kept = _kept(instance, decision, left, instance.now + job.expected_s)
     if not _fits(kept, request, job.units):
         return "waits for a reservation to end"

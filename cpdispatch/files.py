@@ -488,6 +488,10 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield plain
 
 
+_BYTE = re.compile(r"\(byte (\d+)\)")
+"""Where JSON is malformed, as msgspec says it."""
+
+
 def parse_json(
     content: bytes | str,
     type: builtins.type[Struct],
@@ -514,6 +518,9 @@ def parse_json(
         With the path of the key and, where it is a single one, the value that was found there. No
         object may have a key twice.
     """
+    if not isinstance(content, str | bytes):
+        problem = f"not {what}: a text is needed, found {builtins.type(content).__name__}"
+        raise InputError(problem, file=file)
     try:
         content = content.encode() if isinstance(content, str) else content
         read = msgspec.json.decode(content, type=type)
@@ -542,9 +549,16 @@ def _misread(
 ) -> InputError:
     """What is wrong with JSON that is not of the structure that was expected."""
     if _plain(content) is None:
-        kind = unlike(content, "JSON") if isinstance(content, bytes) else ""
+        content = content.encode(errors="replace") if isinstance(content, str) else content
+        kind = unlike(content, "JSON")
         advice = f"{what} is JSON" if kind else ""
-        return InputError(f"not {what}: {error}{kind}", file=file, advice=advice)
+        line = None
+        if (place := _BYTE.search(str(error))) is not None and not kind:
+            at = int(place[1])
+            line = content.count(b"\n", 0, at) + 1
+            if content.startswith((b"NaN", b"Infinity"), at):
+                advice = "JSON has no NaN and no Infinity: write a number, or leave the key out"
+        return InputError(f"not {what}: {error}{kind}", file=file, line=line, advice=advice)
     if wrong := _of_format(content, what, file, format):
         return wrong
     return misfit(error, _plain(content), type, what, file)

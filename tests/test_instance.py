@@ -194,6 +194,12 @@ def test_pairs_of_dependencies_may_stand_in_any_order() -> None:
         ({"down": np.array([1.0])}, ["down: an int64 array of shape (1,) is needed", "'float64'"]),
         ({"down": np.array([[1]])}, ["down: an int64 array of shape (1,)", "found (1, 1)"]),
         ({"down": [1]}, ["down: an int64 array of shape (1,) is needed (found [1])"]),
+        ({"down": np.array([17, 17])}, ["down: a node is named twice (found [17, 17])"]),
+        ({"down": np.array([17, 3])},
+         ["free[3, 0]: a node that is down has nothing free (found 16); set it to 0"]),
+        ({"restart_cost_s": -5}, ["restart_cost_s: negative (found -5)"]),
+        ({"restart_cost_s": 1.5}, ["restart_cost_s: must be a whole number (found 1.5)"]),
+        ({"now": 98999}, ["running.start_s[0]: a running job has started by now, 98999", "99000"]),
         ({"free": np.ones((63, 4), dtype=np.int64)},
          ["free: an int64 array of shape (64, 4) is needed (found (63, 4))"]),
         ({"free": np.ones((64, 4))}, ["free: an int64 array of shape (64, 4)", "'float64'"]),
@@ -562,9 +568,21 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (SECOND | {"restart_cost": 10**29}, "restart_cost", str(10**29)),
     (stopped(restartable=False), "queue[0].stopped", "may not be restarted (found 77)"),
     (stopped(start=97999), "queue[0].stopped.start", "must be 98000 or more (found 97999)"),
-    (stopped(start=100000), "queue[0].stopped.start", "starts in the future (found 100000)"),
-    (stopped(nodes={"1": 1}), "queue[0].stopped.nodes", "the job has 2 units"),
-    (stopped(nodes={"64": 2}), "queue[0].stopped.nodes.64", "no such node"),
+    (
+        stopped(start=100000),
+        "queue[0].stopped.start",
+        "starts in the future (found 100000); give a time before",
+    ),
+    (
+        stopped(nodes={"1": 1}),
+        "queue[0].stopped.nodes",
+        "the job has 2 units (found 1); state the nodes of all of them",
+    ),
+    (
+        stopped(nodes={"64": 2}),
+        "queue[0].stopped.nodes.64",
+        "no such node (found '64'); write a number from 0 to 63",
+    ),
     (stopped(nodes={"0": 1, "1": 1}), "queue[0].stopped.nodes.0", "less that counts as free"),
     (stopped(nodes={"17": 2}), "queue[0].stopped.nodes.17", "less that counts as free"),
     ({"colour": "red"}, "field colour", "red"),
@@ -589,8 +607,17 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (part("running", nodes={"0": 2, "00": 1}), "running[0].nodes.00", "00"),
     (part("running", nodes={"0": 3, "1": 0}), "running[0].nodes.1", "found 0"),
     (part("running", nodes={"0": 2}), "running[0].nodes", "found 2"),
-    (part("running", nodes={"0": 3}), "running", "more gpu than node 0 has (found 3)"),
-    (part("running", start=100001), "running[0].start", "100001"),
+    (part("running", units=1), "running[0].nodes", "the job has 1 unit (found 3)"),
+    (
+        part("running", nodes={"0": 3}),
+        "running",
+        "more gpu than node 0 has, 2 (found 3); job 12 is the last one that started there",
+    ),
+    (
+        part("running", start=100001),
+        "running[0].start",
+        "future (found 100001); give a time no later than 100000, that of the instance",
+    ),
     (part("running", start=-(2**70)), "running[0].start", str(-(2**70))),
     (part("running", duration=0), "running[0].duration", "0"),
     (part("running", gpu=1), "running[0].gpu", "1"),
@@ -616,8 +643,16 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ),
     (part("queue", unit=[4, 1, 0]), "queue[0].unit", "[4, 1, 0]"),
     (part("queue", unit=[4, 1, 0, -2]), "queue[0].unit", "negative"),
-    (part("queue", unit=[0, 0, 0, 0]), "queue[0].unit", "asks for nothing"),
-    (part("queue", submit=100001), "queue[0].submit", "100001"),
+    (
+        part("queue", unit=[0, 0, 0, 0]),
+        "queue[0].unit",
+        "asks for nothing (found [0, 0, 0, 0]); state 1 or",
+    ),
+    (
+        part("queue", submit=100001),
+        "queue[0].submit",
+        "in the future (found 100001); give a time no later than 100000",
+    ),
     (part("queue", ewt=0), "queue[0].ewt", "0"),
     (part("queue", requested=1199), "queue[0].requested", "must be 1200 or more (found 1199)"),
     (part("queue", requested=2**70), "queue[0].requested", str(2**70)),
@@ -658,7 +693,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (part("reservations", capacity=[1]), "reservations[0].capacity", "[1]"),
     ({"power": {"cap": -1, "unit": [1, 1, 1, 1]}}, "power.cap", "-1"),
     ({"power": {"cap": 1, "unit": [1, 1, 1]}}, "power.unit", "[1, 1, 1]"),
-    ({"power": {"cap": 1, "unit": [2**48, 1, 1, 1]}}, "power.unit", "would draw"),
+    ({"power": {"cap": 1, "unit": [2**48, 1, 1, 1]}}, "power.unit", f" W, and {2**48} W at most"),
     ({"power": {"cap": 1}}, "power.unit", "missing required key"),
 ]
 
@@ -680,7 +715,9 @@ def test_a_wrong_instance_is_refused_in_one_line_with_file_field_and_value(
 
 def test_running_jobs_that_overlap_on_a_node_are_refused() -> None:
     other = FILE["running"][0] | {"id": 13, "units": 1, "nodes": {"0": 1}}
-    overlap = "running: overlap: they hold more gpu than node 0 has"
+    overlap = (
+        "running: overlap: they hold more gpu than node 0 has, 2 .found 3.; job 13 is the last"
+    )
     with pytest.raises(InputError, match=overlap):
         read(FILE | {"running": [*FILE["running"], other]})
 
@@ -700,6 +737,22 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
 def test_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="directory"):
         instances_module.load(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity"])
+def test_a_number_that_json_does_not_know_is_named_by_its_line(value: str) -> None:
+    content = json.dumps(FILE, indent=1).replace(' "time": 100000', f' "time": {value}')
+    line = next(k for k, text in enumerate(content.splitlines(), 1) if value in text)
+    message = rf"^<instance>:{line}: not an instance file: .*; JSON has no NaN and no Infinity"
+    with pytest.raises(InputError, match=message):
+        loads(content)
+
+
+@pytest.mark.parametrize("content", [5, None, {"time": 1}])
+def test_what_is_no_text_is_refused_in_words(content: Any) -> None:
+    message = f"not an instance file: a text is needed, found {type(content).__name__}"
+    with pytest.raises(InputError, match=message):
+        loads(content)
 
 
 @given(st.binary(max_size=60) | st.text(max_size=30))

@@ -233,8 +233,10 @@ class _FileCheck(Check):
             advice = f"set restartable, or leave {field} out"
             self.need(job.restartable, field, job.id, "the job may not be restarted", advice)
             self.number(job.stopped.start, f"{field}.start", job.submit)
-            early = job.stopped.start < read.time
-            self.need(early, f"{field}.start", job.stopped.start, "starts in the future")
+            self.need(
+                job.stopped.start < read.time, f"{field}.start", job.stopped.start,
+                "starts in the future", f"give a time before {read.time}, that of the instance",
+            )  # fmt: skip
             entries = self.placement(job.stopped.nodes, job.units, field, system.nodes)
             for node, units in entries:
                 left[node] -= units * np.array(job.unit, dtype=np.int64)
@@ -306,7 +308,7 @@ class _FileCheck(Check):
     def draws(self, jobs: list[_QueuedJob | _RunningJob], power: Power) -> None:
         for job in jobs:
             watts = job.units * sum(n * w for n, w in zip(job.unit, power.unit, strict=True))
-            problem = f"job {job.id} would draw {watts} W"
+            problem = f"job {job.id} would draw {watts} W, and {LIMIT} W at most can be counted"
             self.need(watts <= LIMIT, "power.unit", list(power.unit), problem)
 
     def system(self, read: _File) -> System:
@@ -332,7 +334,14 @@ class _FileCheck(Check):
             max(job.unit) <= LIMIT // job.units, f"{field}.unit", job.unit,
             f"{job.units} units of it are more than {LIMIT}",
         )  # fmt: skip
-        self.need(max(job.unit) > 0, f"{field}.unit", job.unit, "asks for nothing")
+        self.need(
+            max(job.unit) > 0, f"{field}.unit", job.unit, "asks for nothing",
+            "state 1 or more of a resource type",
+        )  # fmt: skip
+
+    def past(self, time: int, field: str, now: int, problem: str) -> None:
+        advice = f"give a time no later than {now}, that of the instance"
+        self.need(time <= now, field, time, problem, advice)
 
     def requested(self, job: _QueuedJob | _RunningJob, field: str) -> int:
         if job.requested is None:
@@ -359,7 +368,7 @@ class _FileCheck(Check):
             field = f"running[{index[id(job)]}]"
             self.job(job, field, len(system.resources), seen)
             self.number(job.start, f"{field}.start")
-            self.need(job.start <= read.time, f"{field}.start", job.start, "starts in the future")
+            self.past(job.start, f"{field}.start", read.time, "starts in the future")
             entries.append(self.placement(job.nodes, job.units, field, system.nodes))
             requested.append(self.requested(job, field))
             self.number(job.bound, f"{field}.bound", 0)
@@ -397,8 +406,13 @@ class _FileCheck(Check):
         if over.any():
             node, kind = (int(axis[0]) for axis in np.nonzero(over))
             held = int(running.usage(system.nodes)[node, kind])
-            what = f"overlap: they hold more {system.resources[kind]} than node {node} has"
-            self.need(False, "running", held, what)
+            last = [job for job in jobs if str(node) in job.nodes and job.unit[kind]][-1]
+            self.need(
+                False, "running", held,
+                f"overlap: they hold more {system.resources[kind]} than node {node} has, "
+                f"{system.capacity[node, kind]}",
+                f"job {last.id} is the last one that started there",
+            )  # fmt: skip
         return running
 
     def placement(
@@ -408,11 +422,14 @@ class _FileCheck(Check):
         for name, units in units_of.items():
             where = f"{field}.nodes.{name}"
             known = is_number(name) and int(name) < nodes
-            self.need(known, where, name, f"no such node, 0 to {nodes - 1}")
+            self.need(known, where, name, "no such node", f"write a number from 0 to {nodes - 1}")
             self.need(units > 0, where, units, "must be 1 or more units")
             entries.append((int(name), units))
         placed = sum(units for _, units in entries)
-        self.need(placed == wanted, f"{field}.nodes", placed, f"the job has {wanted} units")
+        self.need(
+            placed == wanted, f"{field}.nodes", placed,
+            f"the job has {wanted} unit{'s' * (wanted != 1)}", "state the nodes of all of them",
+        )  # fmt: skip
         return sorted(entries)
 
     def queue(self, read: _File, kinds: int, names: _Names, seen: set[int]) -> JobTable:
@@ -420,7 +437,7 @@ class _FileCheck(Check):
         upper: dict[int, int] = {}
         for k, job in enumerate(read.queue):
             self.job(job, f"queue[{k}]", kinds, seen)
-            self.need(job.submit <= read.time, f"queue[{k}].submit", job.submit, "in the future")
+            self.past(job.submit, f"queue[{k}].submit", read.time, "in the future")
             self.number(job.ewt, f"queue[{k}].ewt", 1)
             self.priority(job.priority, f"queue[{k}].priority", read.format)
             self.tier(job.tier, f"queue[{k}].tier", read.format)

@@ -324,8 +324,8 @@ class Instance(_Flat):
     came_s : int64 array, shape (2, jobs), or None
         The ids of the queued jobs, and since when each has waited for nodes alone: it was in the
         queue, what it depends on was over, and the system had what it asks for. A job that is
-        queued again after a test run or a restart may have waited since before that. None where
-        nobody knows.
+        queued again after a test run or a restart may have waited since before that. Jobs that are
+        not in the queue are not looked at. None where nobody knows.
 
     Raises
     ------
@@ -353,6 +353,7 @@ class Instance(_Flat):
         check = Check("instance")
         check.kinds(self)
         check.number(self.now, "now", 0)
+        check.number(self.restart_cost_s, "restart_cost_s", 0)
         check.nodes(self.free, self.down, self.system)
         rows = Column.REQUEST + len(self.system.resources)
         if not self.queue.checked or len(self.queue.columns) != rows:
@@ -587,7 +588,12 @@ class Check:
         self.integers(free, "free", system.capacity.shape)
         self.integers(down, "down", (np.size(down),))
         if len(down):
-            self.numbered(down.tolist(), "down", system.nodes)
+            named = down.tolist()
+            self.numbered(named, "down", system.nodes)
+            self.need(len(set(named)) == len(named), "down", named, "a node is named twice")
+            for k, r in np.argwhere(free[down])[:1].tolist():
+                where, problem = f"free[{named[k]}, {r}]", "a node that is down has nothing free"
+                self.need(False, where, int(free[named[k], r]), problem, "set it to 0")
         # As numbers without a sign, those below 0 are beyond any capacity.
         if (free.view(np.uint64) <= system.capacity.view(np.uint64)).all():
             return
@@ -643,6 +649,10 @@ class Check:
                 f"a running job is expected to end after now, {now}",
                 "give a job that has outlived its expected end a new one, such as 1 s from now",
             )  # fmt: skip
+        if np.maximum.reduce(running.start_s) > now:
+            k = int(running.start_s.argmax())
+            problem = f"a running job has started by now, {now}"
+            self.need(False, f"running.start_s[{k}]", int(running.start_s[k]), problem)
         offset = running.offset
         right = offset[0] == 0 and offset[-1] == len(node) and (offset[1:] > offset[:-1]).all()
         self.need(

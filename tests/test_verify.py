@@ -205,6 +205,22 @@ def test_an_unknown_objective_is_refused() -> None:
         verify.objective_value(instance(), "beauty", {0: 100})
 
 
+def test_an_unknown_objective_of_no_job_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown objective 'foo'"):
+        verify.objective_value(instance(), "foo", {})
+
+
+@pytest.mark.parametrize("position", [-1, 3])
+def test_a_start_of_no_job_of_the_queue_is_refused(position: int) -> None:
+    with pytest.raises(UsageError, match=f"no position {position} in a queue of 3 jobs"):
+        verify.objective_value(instance(), "wait", {position: 100})
+
+
+def test_what_is_no_decision_is_told_in_words() -> None:
+    found = verify.decision(instance(), None)  # type: ignore[arg-type]
+    assert texts(found) == ["shape: a Decision is needed, not NoneType"]
+
+
 def test_the_value_of_ten_thousand_jobs_is_exact() -> None:
     queue = [
         {"id": k, "submit": 0, "duration": 1 + k % 997, "units": 1, "unit": [1, 0]}

@@ -136,6 +136,8 @@ _Start: TypeAlias = tuple[int, list[int], list[int], list[int]]
 
 def _misshapen(jobs: int, decision: Decision) -> str:
     """What is wrong with a decision's arrays, each and together; empty when they are right."""
+    if not isinstance(decision, Decision):
+        return f"a Decision is needed, not {type(decision).__name__}"
     if (wrong := wrong_type(decision)) is not None:
         part, found, needed = wrong
         return f"{part} must be {needed}, not {found}"

@@ -53,10 +53,8 @@ def _term(
             return max(wait + d, p * at_least), p * at_least
         case "priority_wait":
             return max(priority, 1) * wait, 1
-        case "priority_slowdown":
+        case _:  # priority_slowdown
             return max(priority, 1) * wait, d
-        case _:
-            raise UsageError(f"unknown objective {objective!r}, one of {', '.join(OBJECTIVES)}")
 
 
 def objective_value(instance: Instance, objective: str, starts: Mapping[int, int]) -> Fraction:
@@ -72,11 +70,16 @@ def objective_value(instance: Instance, objective: str, starts: Mapping[int, int
     Raises
     ------
     UsageError
-        When the objective is unknown.
+        When the objective is unknown, or a position is not in the queue.
     """
+    if objective not in OBJECTIVES:
+        raise UsageError(f"unknown objective {objective!r}, one of {', '.join(OBJECTIVES)}")
+    queued = len(instance.queue)
     ewt_max = max(instance.queue.ewt_s.tolist(), default=1)
     numerators: Counter[int] = Counter()
     for position, start_s in starts.items():
+        if not 0 <= position < queued:
+            raise UsageError(f"starts: there is no position {position} in a queue of {queued} jobs")
         job = instance.queue.block[:, position].tolist()
         processors = max(1, job[Column.UNITS] * job[Column.REQUEST])
         wait, ewt = start_s - job[Column.SUBMIT], job[Column.EWT]

@@ -405,6 +405,11 @@ Warm = Callable[[Dispatcher], Sequence[Instance]]
 
 def fully(dispatcher: Dispatcher) -> Sequence[Instance]:
     """Instances of every kind: no later decision compiles."""
+    return toys.every_kind() + toys.restartable()
+
+
+def but_stopped(dispatcher: Dispatcher) -> Sequence[Instance]:
+    """Instances of every kind but those with stopped jobs, which only a test run leads to."""
     return toys.every_kind() + (toys.restartable() if test_s(dispatcher) else ())
 
 

@@ -52,8 +52,13 @@ def every_kind() -> tuple[Instance, ...]:
 
 @functools.cache
 def restartable() -> tuple[Instance, ...]:
-    """For dispatchers that make test runs: jobs that may be tested, and one just stopped."""
+    """Jobs that may be tested, and one just stopped."""
     return _loaded({**_NODES, "queue": _stopped(_queue([3, 0], [1, 1])), **_RESTARTS})
+
+
+def have_stopped(instances: Sequence[Instance]) -> bool:
+    """Whether a job was just stopped in one of these instances."""
+    return any(instance.stopped is not None for instance in instances)
 
 
 def _loaded(*files: dict[str, Any]) -> tuple[Instance, ...]:

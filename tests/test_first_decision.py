@@ -47,9 +47,10 @@ def decide(dispatcher, instance):
     max_examples=20, database=None, deadline=None, derandomize=True,
     phases=[Phase.generate], suppress_health_check=list(HealthCheck),
 )
-@given(instances())
-def meets(instance):
+@given(instances(), instances(restarts=True).filter(lambda found: found.stopped is not None))
+def meets(instance, stopped):
     decide(make(), instance)
+    decide(make(), stopped)
 
 meets()
 workload = fit(generate(EURORA, 20 if is_bare else 40, 1, 4.0), NAMED["eurora"])

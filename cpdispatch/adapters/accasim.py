@@ -184,7 +184,7 @@ def scheduler(
         not keep to, such as ``features``, ``exclusive`` or ``licences``.
     """
     if isinstance(dispatcher, str):
-        dispatcher = dispatch.make(dispatcher, settings)
+        dispatcher = dispatch.make(dispatcher, settings, warm=dispatch.but_stopped)
     if getattr(dispatcher, "test_s", 0):
         raise UsageError(
             f"dispatcher {dispatcher.name} makes test runs, and AccaSim cannot kill a job and "

@@ -66,7 +66,7 @@ def solve(
     if objective is not None:
         dispatcher += (",objective=" if ":" in dispatcher else ":objective=") + objective
     settings = dispatch.Settings(seconds(limit, "--limit"), seed, alone=True)
-    made = dispatch.make(dispatcher, settings)
+    made = dispatch.make(dispatcher, settings, warm=dispatch.but_stopped)
     keeps_bound = dispatch.keeps_starvation_bound(made) is not False
     solved: list[dict[str, Any]] = []
     console, refused = console_of_stdout(), RefusedFiles()
@@ -116,7 +116,8 @@ def _solved(problem: Instance, path: Path, dispatcher: str, settings: Settings) 
     from cpdispatch import dispatch, solution, verify
     from cpdispatch.adapters.decided import decided
 
-    decision = decided(dispatch.make(dispatcher, settings), problem)
+    warm = dispatch.but_stopped if problem.stopped is None else dispatch.fully
+    decision = decided(dispatch.make(dispatcher, settings, warm=warm), problem)
     limit_ms = round(settings.limit_s * 1e3)
     answer = solution.from_decision(problem, decision, limit_ms=limit_ms)
     violations = verify.solution(problem, answer)

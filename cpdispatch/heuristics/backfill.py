@@ -151,11 +151,13 @@ class Backfill:
         primary, secondary, tests = self._ordered(instance, late)
         instance = self.planned(instance)
         leaving = self._leaving(instance, late)
-        found = self._backfilled(instance, primary, secondary, leaving, late, tests)
+        restarts = self.test_s > 0 or instance.stopped is not None
+        given = (leaving, late, tests, restarts)
+        found = self._backfilled(instance, primary, secondary, *given)
         while killed := test_runs.killed(instance, found.start_s, found.placements):
             instance = test_runs.with_busy_nodes(instance, killed)
             primary, secondary = (order[~np.isin(order, killed)] for order in (primary, secondary))
-            found = self._backfilled(instance, primary, secondary, leaving, late, tests)
+            found = self._backfilled(instance, primary, secondary, *given)
         self._promises = found.promises
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         certificate = Certificate(self.name, phases_ms=phases)
@@ -258,13 +260,18 @@ class Backfill:
         leaving: tuple[IntArray, BoolArray],
         late: BoolArray,
         tests: IntArray,
+        restarts: bool,
     ) -> _Pass:
-        """Decide, with the queue in these orders of positions."""
+        """Decide, with the queue in these orders of positions.
+
+        ``restarts``: whether jobs may be tested, or were stopped. A decision that kills all of the
+        latter says so in its second pass, too: it calls the same kernels as its first.
+        """
         if self._plans(instance):
             return self._plan(instance, primary, secondary, tests)
         queue, running, free = instance.queue, instance.running, instance.free
         spare, leaves = leaving
-        testing = self._testing(instance, late, tests, leaves)
+        testing = self._testing(instance, late, tests, leaves) if restarts else None
         block, run_block = queue.block, running.jobs.block
         jobs, nodes = block.shape[1], free.shape[0]
         reason = np.empty(jobs, dtype=np.int8)
@@ -291,10 +298,8 @@ class Backfill:
 
     def _testing(
         self, instance: Instance, late: BoolArray, tests: IntArray, leaves: BoolArray
-    ) -> Testing | None:
-        """What a pass needs to know of test runs; None where there are none."""
-        if not self.test_s and instance.stopped is None:
-            return None
+    ) -> Testing:
+        """What a pass needs to know of test runs."""
         planned_s = instance.queue.planned_s
         turns = test_runs.no_turns(instance)
         if self.test_s:

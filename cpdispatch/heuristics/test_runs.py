@@ -280,7 +280,8 @@ def completed(
         position: int, nodes: Mapping[int, int]
     ) -> tuple[IntArray, IntArray, IntArray, int]:
         at, units = np.array(list(nodes.items()), dtype=np.int64).T.copy()
-        return queue.request[position], at, units, int(watts[position])
+        # A copy, since kernels tell a row of a queue of one job from that of a longer one.
+        return sealed(queue.request[position].copy()), at, units, int(watts[position])
 
     busy = {position: entries(position, nodes) for position, (_, nodes) in stopped.items()}
     if cost_s:
@@ -344,10 +345,11 @@ def _left_by(
         queue.block,
         queue.planned_s,
         start_s,
-        placements.position,
-        placements.offset,
-        placements.node,
-        placements.units,
+        # Read-only in any case, as those of no job are.
+        sealed(placements.position),
+        sealed(placements.offset),
+        sealed(placements.node),
+        sealed(placements.units),
         power_unit(instance),
     )
     return profile

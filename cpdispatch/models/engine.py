@@ -52,7 +52,8 @@ class Engine:
     -----
     The value of a certificate is the objective of the plan with the expected durations. Its bound
     holds for all plans of the selected jobs that are feasible with the planned durations, that keep
-    the start of the reserved job, and that keep the bounds of starved jobs.
+    the start of the reserved job, and in which no starved job starts after its bound, or after the
+    start that it has when the starved ones come first, by submission, if that is later.
 
     `answers`, `select`, `parts` and `decision` take the instance that `planned` makes.
     """
@@ -116,8 +117,8 @@ class Engine:
     def warm_up(self, instances: Sequence[Instance]) -> None:
         """Compile all that decisions call, or load it from the cache; start the solver."""
         warm_up(self.model)
-        if self.test_s:
-            warm_up_tests(self.model)
+        if toys.have_stopped(instances):
+            warm_up_stopped(self.model)
 
     @no_collection()
     def dispatch(self, instance: Instance) -> Decision:
@@ -276,6 +277,6 @@ def warm_up(model: str) -> None:
 
 
 @functools.cache
-def warm_up_tests(model: str) -> None:
-    """Load the kernels that test runs take more than that."""
+def warm_up_stopped(model: str) -> None:
+    """Load the kernels that test runs, and jobs that were stopped, take more than that."""
     toys.play(partial(_Throwaway, model, test_s=20), toys.restartable())

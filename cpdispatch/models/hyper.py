@@ -36,9 +36,10 @@ from cpdispatch.files import parse_json, read_text, write_bytes
 from cpdispatch.garbage import no_collection
 from cpdispatch.instance import Instance
 from cpdispatch.models.budget import Budget
-from cpdispatch.models.engine import Engine, warm_up, warm_up_tests
+from cpdispatch.models.engine import Engine, warm_up, warm_up_stopped
 from cpdispatch.models.part import Selection
 from cpdispatch.models.part_search import MODELS, Answer
+from cpdispatch.toys import have_stopped
 
 FORMAT = "cpdispatch-hyper/1"
 
@@ -269,8 +270,8 @@ class Hyper:
         """Compile all that decisions call, or load it from the cache; start the solver."""
         for model in {choice.model for choice in CHOICES} - {SEARCH}:
             warm_up(model)
-            if self.test_s:
-                warm_up_tests(model)
+            if have_stopped(instances):
+                warm_up_stopped(model)
 
     @no_collection()
     def dispatch(self, instance: Instance) -> Decision:

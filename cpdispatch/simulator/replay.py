@@ -265,7 +265,10 @@ def _begun(
 
     def toy_instances(made: Dispatcher) -> Sequence[Instance]:
         plain = all(general[rule] is None for rule in ("events", POWER_CAP, SWITCH_OFF))
-        return toys.simulated() if plain else dispatch.fully(made)
+        tests = dispatch.test_s(made) and workload.table.restartable.any()
+        return (toys.simulated() if plain else toys.every_kind()) + (
+            toys.restartable() if tests else ()
+        )
 
     made = (
         dispatch.make(

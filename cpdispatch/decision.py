@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -40,6 +41,8 @@ class Reason(IntEnum):
 
 OF_STARTS = (Reason.STARTED, Reason.BACKFILLED, Reason.LATE)
 """The reasons of jobs that start now; no other job has one of them."""
+STATUSES = ("optimal", "pooled-optimal", "feasible", "heuristic", "infeasible", "unsolved")
+"""What a certificate can say of its answer."""
 UNTOLD = "unknown"
 """In the tables of runs that were recorded elsewhere, the reason of a start that is not told."""
 
@@ -274,6 +277,8 @@ def _wrong_in(certificate: Certificate) -> tuple[str, str, str] | None:
     for name in ("model", "objective", "status", "regime"):
         if not _is_line(text := getattr(certificate, name)):
             return f"certificate.{name}", _kind(text), "a text of one line"
+    if certificate.status not in STATUSES:
+        return "certificate.status", repr(certificate.status), f"one of {', '.join(STATUSES)}"
     if not isinstance(certificate.phases_ms, Mapping):
         return "certificate.phases_ms", _kind(certificate.phases_ms), "a mapping"
     for phase, ms in certificate.phases_ms.items():
@@ -301,14 +306,15 @@ def _is_real(number: object) -> bool:
     if not isinstance(number, Real):
         return False
     try:
-        float(number)
+        return isfinite(number)
     except OverflowError:
         return False
-    return True
 
 
 def _kind(value: object) -> str:
     """What a value is, in words."""
     if isinstance(value, np.ndarray):
         return f"a {value.ndim}-dimensional {value.dtype} array"
+    if isinstance(value, float):
+        return str(value)
     return type(value).__name__

@@ -419,6 +419,17 @@ def test_s(dispatcher: Dispatcher) -> int:
     return int(getattr(getattr(inner, "backfill", inner), "test_s", 0))
 
 
+def limit_s_of(dispatcher: Dispatcher) -> float | None:
+    """The time limit of each decision, seconds; None where a dispatcher of the package has none.
+
+    One of the user's own does not say it.
+    """
+    if not own.is_ours(dispatcher):
+        return None
+    limit_s: float | None = getattr(getattr(dispatcher, "inner", dispatcher), "limit_s", None)
+    return limit_s
+
+
 def not_at_all(dispatcher: Dispatcher) -> Sequence[Instance]:
     """No instance: for a dispatcher that makes no decision."""
     return ()

@@ -205,6 +205,24 @@ def test_an_answer_of_a_dispatcher_of_ones_own_is_verified_before_it_is_shown(
     assert err.startswith(f"cpdispatch: {what}")
 
 
+@pytest.mark.parametrize(
+    ("name", "limit_ms"),
+    [
+        ("hcp", 200), ("hcp:limit=0.05", 50), ("hcp:limit=40ms,wait=0.8", 40), ("hyper", 200),
+        ("thesis-hcp1:limit=0.1", 100), ("easy", None), ("best", None),
+        ("tests.own_parts:Mine", None),
+    ],
+)  # fmt: skip
+def test_a_solution_says_the_limit_that_its_dispatcher_had(
+    name: str, limit_ms: float | None, problem: Path, tmp_path: Path,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:  # fmt: skip
+    out = tmp_path / "answer.json"
+    more = ["--limit", "0.2s", "--out", out]
+    (answer,) = json(capsysbinary, "solve", problem, "-d", name, *more)["solutions"]
+    assert answer["limit_ms"] == solution.load(out).limit_ms == limit_ms
+
+
 def test_a_dispatcher_that_fails_in_each_draw_keeps_no_other_from_its_runs(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -415,6 +415,18 @@ def wrong(part: str) -> str:
             r"own answered with int as certificate\.value .*: a real number or None is needed",
         ),
         (
+            wrong("certificate=Certificate('m', status='foo')"),
+            r"own answered with 'foo' as certificate\.status .*: one of optimal, .* is needed",
+        ),
+        (
+            wrong("certificate=Certificate('m', value=np.nan)"),
+            r"own answered with nan as certificate\.value .*: a real number or None is needed",
+        ),
+        (
+            wrong("certificate=Certificate('m', value=1.0, bound=-np.inf)"),
+            r"own answered with -inf as certificate\.bound .*: a real number or None is needed",
+        ),
+        (
             wrong("certificate=Certificate('m', limit_hit=None)"),
             r"own answered with NoneType as certificate\.limit_hit .*: True or False is needed",
         ),

@@ -117,9 +117,10 @@ def _solved(problem: Instance, path: Path, dispatcher: str, settings: Settings) 
     from cpdispatch.adapters.decided import decided
 
     warm = dispatch.but_stopped if problem.stopped is None else dispatch.fully
-    decision = decided(dispatch.make(dispatcher, settings, warm=warm), problem)
-    limit_ms = round(settings.limit_s * 1e3)
-    answer = solution.from_decision(problem, decision, limit_ms=limit_ms)
+    made = dispatch.make(dispatcher, settings, warm=warm)
+    limit_s = dispatch.limit_s_of(made)
+    limit_ms = None if limit_s is None else limit_s * 1e3
+    answer = solution.from_decision(problem, decided(made, problem), limit_ms=limit_ms)
     violations = verify.solution(problem, answer)
     if violations:
         raise CpdispatchError(f"{dispatcher} answered {path} wrongly: {violations[0]}")

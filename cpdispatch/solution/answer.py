@@ -9,8 +9,6 @@ from cpdispatch.decision import Decision
 from cpdispatch.instance import Instance, digest
 from cpdispatch.solution.reasons import explain_waiting, left_free
 
-STATUSES = ("optimal", "pooled-optimal", "feasible", "heuristic", "infeasible", "unsolved")
-
 
 @dataclass(frozen=True, slots=True)
 class SolvedJob:
@@ -47,7 +45,7 @@ class Solution:
     model : str
         Registry name of the model or heuristic that found it.
     status : str
-        One of `STATUSES`.
+        One of `cpdispatch.decision.STATUSES`.
     objective : str
         Name of the objective, empty when there was none.
     value : float or None
@@ -55,7 +53,7 @@ class Solution:
     bound : float or None
         A proven lower bound of it.
     wall_ms, limit_ms : float, float or None
-        Time spent and time allowed, milliseconds.
+        Time spent and time allowed, milliseconds; None for a dispatcher without a limit.
     jobs : tuple of SolvedJob
         Every queued job once.
     """
@@ -81,7 +79,7 @@ def from_decision(
     decision : Decision
         A dispatcher's answer to it, with which `cpdispatch.verify.decision` finds nothing wrong.
     limit_ms : float, optional
-        The time that the dispatcher was allowed, milliseconds.
+        The dispatcher's time limit, milliseconds; none where it has none.
     """
     certificate = decision.certificate
     places = decision.placements.as_dict()

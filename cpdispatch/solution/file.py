@@ -7,10 +7,11 @@ import re
 
 import msgspec
 
+from cpdispatch.decision import STATUSES
 from cpdispatch.errors import InputError
 from cpdispatch.files import json_lines, parse_json, read_text, write_bytes
 from cpdispatch.instance import is_number
-from cpdispatch.solution.answer import STATUSES, Solution, SolvedJob
+from cpdispatch.solution.answer import Solution, SolvedJob
 from cpdispatch.system import LIMIT
 
 FORMAT = "cpdispatch-solution/1"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from cpdispatch.decision import STATUSES
 from cpdispatch.instance import Instance, digest
 from cpdispatch.jobs import Column
-from cpdispatch.solution import STATUSES, Solution, SolvedJob
+from cpdispatch.solution import Solution, SolvedJob
 from cpdispatch.verify.dependencies import depending
 from cpdispatch.verify.objectives import OBJECTIVES, objective_value
 from cpdispatch.verify.placement import early_start, misplaced

@@ -193,6 +193,22 @@ def test_a_decision_with_a_part_of_a_wrong_type_is_refused_by_its_name() -> None
         simulation.apply(wrong)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"status": "foo"}, r"certificate\.status is one of optimal, .*, not 'foo', at time 0"),
+        ({"value": float("nan")}, r"certificate\.value is a real number or None, not nan"),
+    ],
+)
+def test_a_certificate_that_says_nothing_is_refused(wrong: Any, complaint: str) -> None:
+    simulation = Simulation(workload([(0, 1, 5, 5)]), System.pool(4))
+    instance = simulation.advance()
+    assert instance is not None
+    answer = starting(instance, [0], {0: 1})
+    with pytest.raises(DecisionError, match=complaint):
+        simulation.apply(replace(answer, certificate=replace(answer.certificate, **wrong)))
+
+
 def test_asking_twice_or_answering_twice_is_an_error() -> None:
     sim = Simulation(workload([(0, 1, 5, 5)]), System.pool(4))
     instance = sim.advance()

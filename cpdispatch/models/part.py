@@ -187,7 +187,7 @@ class Part:
         """Last start that each job may have, shape (jobs,).
 
         The first reserved job may not be delayed at all. A starved one has its bound, or the start
-        that it has when the starved ones come first, if that is later.
+        that it has when the starved ones come first, by submission, if that is later.
         """
         latest_s = np.full(len(self), NO_LATEST_S, dtype=np.int64)
         if self.locked:

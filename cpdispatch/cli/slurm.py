@@ -96,7 +96,9 @@ class SlurmOptions:
         from cpdispatch import dispatch
 
         return dispatch.make(
-            self.dispatcher, dispatch.Settings(seconds(self.limit, "--limit"), self.seed)
+            self.dispatcher,
+            dispatch.Settings(seconds(self.limit, "--limit"), self.seed),
+            warm=dispatch.but_stopped,
         )
 
     def rules(

@@ -10,17 +10,19 @@ from numpy.typing import NDArray
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import NOTHING_PLACED, Placements
 from cpdispatch.heuristics import kernels
+from cpdispatch.heuristics.profiles.per_node import NodeProfile, expected_profile
 from cpdispatch.instance import Instance, Power
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.system import System
 
 _BEYOND_ANY_CAP = int(np.iinfo(np.int64).max // 4)
-NO_HOLDS = (
+_ENDLESS = int(np.iinfo(np.int64).max)
+NO_CHANGES = (
     sealed(np.empty(0, dtype=np.int64)),
     sealed(np.empty(0, dtype=np.int64)),
     sealed(np.empty((0, 0), dtype=np.int64)),
 )
-"""The answer of `holds` if no nodes are reserved."""
+"""The answer of `changes` if no reservation is to come."""
 
 
 def power_unit(instance: Instance) -> IntArray:
@@ -35,15 +37,41 @@ def _no_power(resources: int) -> IntArray:
     return sealed(np.zeros(resources, dtype=np.int64))
 
 
-def holds(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
-    """Start, node and capacity of the reservations of nodes; one row for each node of each."""
-    if not instance.reservations:
-        return NO_HOLDS
-    rows = [(r.start_s, node, r.capacity) for r in instance.reservations for node in r.nodes]
-    return (
-        sealed(np.array([start for start, _, _ in rows], dtype=np.int64)),
-        sealed(np.array([node for _, node, _ in rows], dtype=np.int64)),
-        sealed(np.array([capacity for _, _, capacity in rows], dtype=np.int64)),
+def free_over_time(
+    instance: Instance, jobs: int, end_s: IntArray | None = None, until_s: int = _ENDLESS
+) -> NodeProfile:
+    """What running jobs and reservations leave free, with room for the plans of ``jobs`` more.
+
+    Parameters
+    ----------
+    end_s : int64 array, shape (running,), optional
+        When the running jobs end; default: as planned.
+    until_s : int
+        Nothing is held from then on.
+    """
+    running, system = instance.running, instance.system
+    rows = [(r, node) for r in instance.reservations for node in r.nodes]
+    ends = running.planned_end_s() if end_s is None else end_s
+    return expected_profile(
+        instance.now,
+        system.capacity,
+        instance.down,
+        jobs,
+        running.jobs.block,
+        sealed(np.minimum(ends, until_s)),
+        running.offset,
+        running.node,
+        running.units,
+        sealed(np.array([min(r.start_s, until_s) for r, _ in rows], dtype=np.int64)),
+        sealed(np.array([min(r.end_s, until_s) for r, _ in rows], dtype=np.int64)),
+        sealed(np.array([node for _, node in rows], dtype=np.int64)),
+        sealed(
+            np.array([r.capacity for r, _ in rows], dtype=np.int64).reshape(
+                len(rows), len(system.resources)
+            )
+        ),
+        power_unit(instance),
+        instance.power_free(),
     )
 
 
@@ -56,7 +84,7 @@ def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
     now, running = instance.now, instance.running
     coming = {node for r in instance.reservations if r.start_s > now for node in r.nodes}
     if not coming:
-        return NO_HOLDS
+        return NO_CHANGES
     rows = []
     for r in instance.reservations:
         if r.end_s <= now:
@@ -155,7 +183,7 @@ def fit_capacity(
         capacity,
         block,
         block[Column.EXPECTED],
-        *NO_HOLDS,
+        *NO_CHANGES,
         sealed(np.array(unit, dtype=np.int64)),
         _BEYOND_ANY_CAP if power is None else power.cap,
     )

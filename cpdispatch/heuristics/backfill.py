@@ -12,7 +12,12 @@ from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason, of_flat
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import limits, plan, test_runs
-from cpdispatch.heuristics.allocate import as_placements, holds, placements_of, power_unit
+from cpdispatch.heuristics.allocate import (
+    as_placements,
+    free_over_time,
+    placements_of,
+    power_unit,
+)
 from cpdispatch.heuristics.easy import TURN, NoRoom, Testing, easy, easy_of_flat, scratch_size
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
@@ -324,27 +329,9 @@ class Backfill:
         self, instance: Instance, primary: IntArray, secondary: IntArray, tests: IntArray
     ) -> _Pass:
         """Plan over time, then test jobs beside the plan."""
-        hold_start, hold_node, hold_capacity = holds(instance)
-        ends = [r.end_s for r in instance.reservations for _ in r.nodes]
-        running, jobs = instance.running, len(instance.queue)
+        jobs = len(instance.queue)
         ids, block, planned_s = self._promised_to(instance)
-        profile = per_node.expected_profile(
-            instance.now,
-            instance.system.capacity,
-            instance.down,
-            min(block.shape[1], plan.ROOM_AT_FIRST),
-            running.jobs.block,
-            running.planned_end_s(),
-            running.offset,
-            running.node,
-            running.units,
-            hold_start,
-            sealed(np.array(ends, dtype=np.int64)),
-            hold_node,
-            hold_capacity,
-            power_unit(instance),
-            instance.power_free(),
-        )
+        profile = free_over_time(instance, min(block.shape[1], plan.ROOM_AT_FIRST))
         start, reason, placed, profile = plan.plan(
             instance.now,
             profile,

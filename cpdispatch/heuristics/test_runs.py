@@ -23,7 +23,12 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_BOUND, NO_START, Placements
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import NO_HOLDS, as_placements, holds, power_unit
+from cpdispatch.heuristics.allocate import (
+    NO_CHANGES,
+    as_placements,
+    free_over_time,
+    power_unit,
+)
 from cpdispatch.heuristics.easy import BEFORE, LEFT, TURN
 from cpdispatch.heuristics.kernels import Homes
 from cpdispatch.heuristics.policies import Order, Policy, by_tier
@@ -218,7 +223,7 @@ def beside(
             instance.queue.planned_s,
             sealed(tests),
             best_fit,
-            *NO_HOLDS,
+            *NO_CHANGES,
             power_unit(instance),
             watts_free,
         )
@@ -318,27 +323,10 @@ def _left_by(
     instance: Instance, start_s: IntArray, placements: Placements, until_s: int
 ) -> NodeProfile:
     """What running jobs, reservations and a plan leave free from now until ``until_s``."""
-    now, running, queue = instance.now, instance.running, instance.queue
-    hold_start, hold_node, hold_capacity = holds(instance)
-    hold_end = np.array([r.end_s for r in instance.reservations for _ in r.nodes], dtype=np.int64)
+    queue = instance.queue
     stopped = 0 if instance.stopped is None else len(instance.stopped.position)
-    profile = per_node.expected_profile(
-        now,
-        instance.system.capacity,
-        instance.down,
-        int((start_s[placements.position] < until_s).sum()) + stopped,
-        running.jobs.block,
-        sealed(np.minimum(running.planned_end_s(), until_s)),
-        running.offset,
-        running.node,
-        running.units,
-        sealed(np.minimum(hold_start, until_s)),
-        sealed(np.minimum(hold_end, until_s)),
-        hold_node,
-        hold_capacity,
-        power_unit(instance),
-        instance.power_free(),
-    )
+    planned = int((start_s[placements.position] < until_s).sum())
+    profile = free_over_time(instance, planned + stopped, until_s=until_s)
     per_node.hold_plan(
         profile,
         until_s,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import allocating, kernel
+from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.heuristics.profiles.profile import (
     Profile,
     copy_row,
@@ -131,72 +131,17 @@ def capacity(instance: Instance) -> IntArray:
     return total if instance.power is None else np.append(total, instance.power.cap)
 
 
-def free_capacity(
-    instance: Instance, without: NDArray[np.bool_] | None = None
-) -> tuple[IntArray, IntArray]:
-    """What the pool has free from now on, without the queued jobs: see `Pool`.
-
-    Running jobs hold theirs until their expected end. Nodes that are down have none, and no node
-    has less than none where a reservation and a job meet.
+def free_capacity(instance: Instance, profile: NodeProfile) -> tuple[IntArray, IntArray]:
+    """When what the pool has free changes, and what it has from then on: see `Pool`.
 
     Parameters
     ----------
-    without : bool array, shape (running,), optional
-        Running jobs to be taken as ended.
-
-    Returns
-    -------
-    since_s : int64 array, shape (segments,)
-    free : int64 array, shape (segments, resources)
+    profile : NodeProfile
+        What each node has free over time, without the queued jobs and without room for them.
     """
-    running, system = instance.running, instance.system
-    counted = np.ones(len(running), dtype=np.bool_) if without is None else ~without
-    reserved = sorted({node for r in instance.reservations for node in r.nodes})
-    plain = np.ones(system.nodes, dtype=np.bool_)
-    plain[instance.down] = False
-    plain[reserved] = False
-    owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
-    units = np.bincount(owner, running.units * plain[running.node], len(running))
-    amount = units.astype(np.int64)[:, None] * running.jobs.request
-    total = system.capacity[plain].sum(axis=0)
-    if instance.power is not None:
-        amount = np.column_stack((amount, instance.job_power(running.jobs)))
-        total = np.append(total, instance.power.cap)
-    times = {instance.now, *running.end_s[counted].tolist()}
-    times.update(t for r in instance.reservations for t in (r.start_s, r.end_s) if t > instance.now)
-    since = np.array(sorted(times), dtype=np.int64)
-    # A job that ends at since[k] holds its amount in the segments before the k-th.
-    ending = np.zeros((len(since), amount.shape[1]), dtype=np.int64)
-    np.add.at(ending, np.searchsorted(since, running.end_s[counted]), amount[counted])
-    free = total - (ending.sum(axis=0) - np.cumsum(ending, axis=0))
-    if reserved:
-        free[:, : len(system.resources)] += _reserved_free(instance, reserved, since, counted)
-    return since, np.clip(free, 0, capacity(instance))
-
-
-def _reserved_free(
-    instance: Instance, reserved: list[int], since: IntArray, counted: NDArray[np.bool_]
-) -> IntArray:
-    """What the nodes that some reservation names have free in each segment, none below 0."""
-    running, system = instance.running, instance.system
-    nodes = np.setdiff1d(np.array(reserved, dtype=np.int64), instance.down)
-    row = np.full(system.nodes, -1, dtype=np.int64)
-    row[nodes] = np.arange(len(nodes))
-    owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
-    there = (row[running.node] >= 0) & counted[owner]
-    at, owner = row[running.node[there]], owner[there]
-    amount = running.jobs.request[owner] * running.units[there, None]
-    answer = np.empty((len(since), len(system.resources)), dtype=np.int64)
-    for k, time in enumerate(since.tolist()):
-        free = system.capacity[nodes].copy()
-        held = running.end_s[owner] > time
-        np.subtract.at(free, at[held], amount[held])
-        for reservation in instance.reservations:
-            if reservation.start_s <= time < reservation.end_s:
-                kept = row[list(reservation.nodes)]
-                free[kept[kept >= 0]] -= np.array(reservation.capacity, dtype=np.int64)
-        answer[k] = np.maximum(free, 0).sum(axis=0)
-    return answer
+    if instance.power is None:
+        return profile.time, profile.pool
+    return profile.time, np.column_stack((profile.pool, np.maximum(profile.watts, 0)))
 
 
 # ------------------------------------------------------------------------------- kernels

@@ -21,19 +21,18 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from cpdispatch.arrays import BoolArray, IntArray, sealed
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.garbage import no_collection
 from cpdispatch.heuristics.allocate import (
     fits_now,
-    holds,
-    power_unit,
+    free_over_time,
     start_in_order,
     system_fits,
 )
 from cpdispatch.heuristics.eligible import cleared_first
 from cpdispatch.heuristics.priority_rule import highest_first, reasons, waiting_priority
-from cpdispatch.heuristics.profiles.per_node import expected_profile
+from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.instance import Instance
 from cpdispatch.models import objective as objectives
 from cpdispatch.models import pooled
@@ -184,10 +183,9 @@ def pose_on_pool(
     instance: Instance, chosen: IntArray, variant: Variant, objective: str
 ) -> PooledProblem:
     """The problem of the jobs at these queue positions, one at least, on the pool."""
-    ended = None if variant.overdue_run_on else instance.running.overdue.astype(np.bool_)
-    since_s, free = pooled.free_capacity(instance, ended)
     jobs = instance.queue.take(chosen)
-    pool = Pool(since_s, free, pooled.demand(instance, jobs), jobs.expected_s)
+    free = pooled.free_capacity(instance, _expected(instance, variant))
+    pool = Pool(*free, pooled.demand(instance, jobs), jobs.expected_s)
     if variant.filtered:
         pool = pool.where_short()
     cost = objectives.of(objective, instance.queue).take(chosen)
@@ -199,22 +197,10 @@ def pose_on_nodes(
 ) -> NodeProblem:
     """The problem of the jobs at these queue positions, one at least, on the nodes.
 
-    Running jobs hold their nodes until their expected end; overdue ones are taken as ended by the
-    variants that have that flaw. Nodes that are down have nothing, and no node has less than
-    nothing where a reservation and a job meet.
+    Nodes that are down have nothing, and no node has less than nothing where a reservation and a
+    job meet.
     """
-    running = instance.running
-    end_s = running.end_s
-    if not variant.overdue_run_on:
-        end_s = sealed(np.where(running.overdue == 1, instance.now, end_s))
-    hold_start, hold_node, hold_capacity = holds(instance)
-    hold_end = [r.end_s for r in instance.reservations for _ in r.nodes]
-    profile = expected_profile(
-        instance.now, instance.system.capacity, instance.down, 0,
-        running.jobs.block, end_s, running.offset, running.node, running.units,
-        hold_start, sealed(np.array(hold_end, dtype=np.int64)), hold_node, hold_capacity,
-        power_unit(instance), instance.power_free(),
-    )  # fmt: skip
+    profile = _expected(instance, variant)
     taken = instance.queue.take(chosen)
     jobs, free = own_limits(instance.system, taken, profile.free)
     resources = list(range(jobs.request.shape[1]))
@@ -228,6 +214,17 @@ def pose_on_nodes(
         since_s, free, np.maximum(profile.watts, 0),
         tuple(resources), cost, cost.weights(latest_s),
     )  # fmt: skip
+
+
+def _expected(instance: Instance, variant: Variant) -> NodeProfile:
+    """What is free over time if running jobs hold their nodes until their expected end.
+
+    Overdue ones are taken as ended by the variants that have that flaw.
+    """
+    end_s = instance.running.end_s
+    if not variant.overdue_run_on:
+        end_s = np.where(instance.running.overdue == 1, instance.now, end_s)
+    return free_over_time(instance, 0, end_s)
 
 
 # ------------------------------------------------------------------------------- the dispatcher

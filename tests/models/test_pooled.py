@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cpdispatch.arrays import IntArray
+from cpdispatch.heuristics.allocate import free_over_time
 from cpdispatch.instance import Instance
 from cpdispatch.models import pooled
 from cpdispatch.models.objective import Weights
@@ -25,9 +27,14 @@ FILE: dict[str, Any] = {
 }  # fmt: skip
 
 
+def free_capacity(instance: Instance, end_s: IntArray | None = None) -> tuple[IntArray, IntArray]:
+    ends = instance.running.end_s if end_s is None else end_s
+    return pooled.free_capacity(instance, free_over_time(instance, 0, ends))
+
+
 def pool_of(instance: Instance) -> Pool:
     """All queued jobs that the pool can take at all."""
-    since_s, free = pooled.free_capacity(instance)
+    since_s, free = free_capacity(instance)
     demand = pooled.demand(instance, instance.queue)
     fits = (demand <= free[-1]).all(axis=1)
     return Pool(since_s, free, demand[fits], instance.queue.expected_s[fits])
@@ -40,7 +47,7 @@ def possible(instance: Instance) -> list[int]:
 
 def levels(instance: Instance, seconds: int) -> np.ndarray[Any, Any]:
     """The profile at each second."""
-    since_s, free = pooled.free_capacity(instance)
+    since_s, free = free_capacity(instance)
     at = np.searchsorted(since_s, instance.now + np.arange(seconds), side="right") - 1
     return free[at]
 
@@ -52,23 +59,23 @@ def test_the_profile_is_what_is_free_at_every_second(instance: Instance) -> None
 
 @given(instances(max_jobs=1))
 def test_the_last_segment_has_the_whole_capacity(instance: Instance) -> None:
-    assert (pooled.free_capacity(instance)[1][-1] == pooled.capacity(instance)).all()
+    assert (free_capacity(instance)[1][-1] == pooled.capacity(instance)).all()
 
 
 def test_running_jobs_hold_their_part_of_the_pool_until_their_expected_end() -> None:
-    since_s, free = pooled.free_capacity(read(FILE))
+    since_s, free = free_capacity(read(FILE))
     assert since_s.tolist() == [100, 101, 105]
     assert free.tolist() == [[4, 1], [6, 2], [8, 2]]
 
 
 def test_a_job_taken_as_ended_holds_nothing() -> None:
-    since_s, free = pooled.free_capacity(read(FILE), np.array([False, True]))
+    since_s, free = free_capacity(read(FILE), np.array([105, 100]))
     assert since_s.tolist() == [100, 105]
     assert free.tolist() == [[6, 2], [8, 2]]
 
 
 def test_a_node_that_is_down_is_out_of_the_pool_with_what_runs_on_it() -> None:
-    _, free = pooled.free_capacity(read(FILE | {"down": [1]}))
+    _, free = free_capacity(read(FILE | {"down": [1]}))
     assert free.tolist() == [[3, 1], [3, 1], [4, 1]]
 
 
@@ -81,12 +88,12 @@ def test_a_reservation_takes_its_nodes_capacity_for_its_time() -> None:
 
 def test_a_reservation_never_takes_more_than_its_node_has_left() -> None:
     reservation = {"start": 100, "duration": 3, "nodes": [0], "capacity": [4, 1]}
-    _, free = pooled.free_capacity(read(FILE | {"reservations": [reservation]}))
+    _, free = free_capacity(read(FILE | {"reservations": [reservation]}))
     assert free[0].tolist() == [1, 0]
 
 
 def test_the_power_cap_is_one_more_resource() -> None:
-    _, free = pooled.free_capacity(read(FILE | {"power": {"cap": 9, "unit": [1, 2]}}))
+    _, free = free_capacity(read(FILE | {"power": {"cap": 9, "unit": [1, 2]}}))
     assert free[:, -1].tolist() == [3, 7, 9]
 
 

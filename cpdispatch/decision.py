@@ -39,6 +39,8 @@ class Reason(IntEnum):
     """Starts now, in front of the others: it has waited too long, see `cpdispatch.bounded`."""
 
 
+STARTED, BACKFILLED, RESERVED, WAITS, NEVER_FITS, REJECTED, LATE = map(int, Reason)
+"""The same as integers, for compiled code."""
 OF_STARTS = (Reason.STARTED, Reason.BACKFILLED, Reason.LATE)
 """The reasons of jobs that start now; no other job has one of them."""
 STATUSES = ("optimal", "pooled-optimal", "feasible", "heuristic", "infeasible", "unsolved")

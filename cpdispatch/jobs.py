@@ -39,10 +39,10 @@ class Column(IntEnum):
 
 
 # An integer indexes an array twice as fast as an enumeration does.
-_ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
-_REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
-_EWT, _RESTARTABLE = int(Column.EWT), int(Column.RESTARTABLE)
-_PRIORITY, _TIER = int(Column.PRIORITY), int(Column.TIER)
+(
+    ID, SUBMIT, UNITS, REQUESTED, EXPECTED, UPPER, EWT, USER, GROUP, QUEUE, EXECUTABLE, PARTITION,
+    RESTARTABLE, PRIORITY, TIER, REQUEST,
+) = map(int, Column)  # fmt: skip
 _BETWEEN = Column.REQUEST - Column.REQUESTED
 LABELLED = ("user", "group", "queue", "executable", "partition")
 UNKNOWN = -1
@@ -173,27 +173,27 @@ class JobTable:
     @property
     def id(self) -> IntArray:
         """Identifiers, shape (jobs,)."""
-        return self.column(_ID)
+        return self.column(ID)
 
     @property
     def submit_s(self) -> IntArray:
         """Submission times in seconds, shape (jobs,)."""
-        return self.column(_SUBMIT)
+        return self.column(SUBMIT)
 
     @property
     def units(self) -> IntArray:
         """Numbers of units, shape (jobs,)."""
-        return self.column(_UNITS)
+        return self.column(UNITS)
 
     @property
     def requested_s(self) -> IntArray:
         """Requested times in seconds, shape (jobs,)."""
-        return self.column(_REQUESTED)
+        return self.column(REQUESTED)
 
     @property
     def expected_s(self) -> IntArray:
         """Expected durations in seconds, shape (jobs,)."""
-        return self.column(_EXPECTED)
+        return self.column(EXPECTED)
 
     @property
     def planned_s(self) -> IntArray:
@@ -227,27 +227,27 @@ class JobTable:
     @property
     def upper_s(self) -> IntArray:
         """What the jobs will probably not run longer than, in seconds, shape (jobs,)."""
-        return self.column(_UPPER)
+        return self.column(UPPER)
 
     @property
     def ewt_s(self) -> IntArray:
         """Expected waiting times of the jobs' queues in seconds, shape (jobs,)."""
-        return self.column(_EWT)
+        return self.column(EWT)
 
     @property
     def restartable(self) -> IntArray:
         """1 for each job that may still be killed and queued again, else 0; shape (jobs,)."""
-        return self.column(_RESTARTABLE)
+        return self.column(RESTARTABLE)
 
     @property
     def priority(self) -> IntArray:
         """The site's priorities of the jobs, higher first, shape (jobs,)."""
-        return self.column(_PRIORITY)
+        return self.column(PRIORITY)
 
     @property
     def tier(self) -> IntArray:
         """The highest tiers of the partitions that jobs may use, higher first, shape (jobs,)."""
-        return self.column(_TIER)
+        return self.column(TIER)
 
     @property
     def request(self) -> IntArray:

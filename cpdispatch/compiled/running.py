@@ -189,14 +189,21 @@ def begin_until(tables: Tables, job: int, reason: int, due: int, end: int) -> No
 
 
 @inlined
+def release(tables: Tables, job: int) -> None:
+    """Take a job out of the running ones, and give back its processors."""
+    state, outcome, running = tables.state, tables.outcome, tables.running
+    leave(running, state.running, place_of(running, state.running, job, outcome[EXPECTED_END, job]))
+    state.running -= 1
+    state.free += tables.jobs[NEED, job]
+
+
+@inlined
 def complete(tables: Tables, memory: Memory) -> int:
     """End the job whose completion comes first; which one."""
     state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
     job = running[BY_SERIAL, pop(running, state.pending)]
     state.pending -= 1
-    leave(running, state.running, place_of(running, state.running, job, outcome[EXPECTED_END, job]))
-    state.running -= 1
-    state.free += jobs[NEED, job]
+    release(tables, job)
     outcome[END, job] = state.now
     if running.shape[0] > STARTED_BEFORE:
         count = state.next_serial - state.pending - 1

@@ -31,7 +31,6 @@ from cpdispatch.compiled.layout import (
     DEMAND,
     END,
     EXPECTED,
-    EXPECTED_END,
     HEAP_END,
     HEAP_SERIAL,
     JOB,
@@ -50,7 +49,7 @@ from cpdispatch.compiled.layout import (
 )
 from cpdispatch.compiled.pool import backfill, start_in_turn
 from cpdispatch.compiled.queue import without_started
-from cpdispatch.compiled.running import correct, leave, lift, place_of, pop
+from cpdispatch.compiled.running import correct, lift, pop, release
 
 REAL_START, KNOWN, NUMBER = range(4, 7)
 """Rows of `Shadow.jobs`, beyond the first ones of `layout.Tables.jobs`. Of each job: its start in
@@ -346,13 +345,7 @@ def follow(shadow: Shadow, until: int, work: int) -> int:
                 lift(running, state.pending, outcome[START, job] + longer, serial)
                 state.pending += 1
                 continue
-            leave(
-                running,
-                state.running,
-                place_of(running, state.running, job, outcome[EXPECTED_END, job]),
-            )
-            state.running -= 1
-            state.free += jobs[NEED, job]
+            release(tables, job)
             outcome[END, job] = now
             decides = True
         if not decides:

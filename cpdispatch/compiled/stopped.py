@@ -15,7 +15,6 @@ from cpdispatch.compiled.layout import (
     COMPLETED,
     ENTRIES,
     EXPECTED,
-    EXPECTED_END,
     FIRST_ENTRY,
     HEAP_END,
     HEAP_SERIAL,
@@ -32,7 +31,7 @@ from cpdispatch.compiled.layout import (
     Tables,
 )
 from cpdispatch.compiled.nodes import end, hold, take_anew, wait, waits_no_more
-from cpdispatch.compiled.running import lasts, leave, lift, place_of, pop, run_until
+from cpdispatch.compiled.running import lasts, lift, pop, release, run_until
 from cpdispatch.compiled.test_runs import (
     CLEARING,
     FIRST_EXPECTED,
@@ -62,10 +61,7 @@ from cpdispatch.compiled.test_runs import (
 @inlined
 def _release(tables: Tables, nodes: Any, job: int) -> None:
     """Take a job out of the running ones, and give back what it holds."""
-    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
-    leave(running, state.running, place_of(running, state.running, job, outcome[EXPECTED_END, job]))
-    state.running -= 1
-    state.free += jobs[NEED, job]
+    release(tables, job)
     if nodes is not None:
         end(tables, nodes, job)
 

@@ -175,7 +175,7 @@ def due_of(tables: Tables, caution: Any, tests: Any, job: int) -> int:
 
 
 @inlined
-def _goes_on(tables: Tables, tests: Tests, job: int, blocked: int) -> bool:
+def _goes_on(tables: Tables, job: int, blocked: int) -> bool:
     """Whether a job under test goes on for sure before another starts, see `Turns`."""
     state, jobs, rule = tables.state, tables.jobs, tables.primary.rule
     late = is_late(jobs, job, state.now, rule.threshold)
@@ -193,7 +193,7 @@ def due_under_test(tables: Tables, caution: Any, tests: Tests, job: int, blocked
     """When a job under test ends, as the reservation of the blocked job counts it."""
     outcome, length, cost = tables.outcome, tests.state.length_s, tests.state.restart_cost_s
     due = outcome[START, job] + length + cost
-    if _goes_on(tables, tests, job, blocked):
+    if _goes_on(tables, job, blocked):
         clearing = tests.table[TESTING, job] == CLEARING
         since, whole_s = outcome[START, job], lasts(tables, caution, job)
         if clearing:

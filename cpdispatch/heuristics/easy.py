@@ -12,9 +12,9 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from cpdispatch.compile import allocating, inlined, kernel, merged
+from cpdispatch.decision import BACKFILLED, NEVER_FITS, RESERVED, STARTED, WAITS
 from cpdispatch.decision import HEAD as _HEAD_OF_DECISION
 from cpdispatch.decision import NO_START as _NO_START
-from cpdispatch.decision import Reason
 from cpdispatch.heuristics.kernels import (
     Homes,
     change,
@@ -38,12 +38,7 @@ from cpdispatch.instance.snapshot import (
     ROWS,
     RUNNING,
 )
-from cpdispatch.jobs import Column
-
-_REQUESTED, _EXPECTED = int(Column.REQUESTED), int(Column.EXPECTED)
-_UNITS, _REQUEST = int(Column.UNITS), int(Column.REQUEST)
-_STARTED, _BACKFILLED = int(Reason.STARTED), int(Reason.BACKFILLED)
-_RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.NEVER_FITS)
+from cpdispatch.jobs import EXPECTED, REQUEST, REQUESTED, UNITS
 
 
 class NoRoom(Exception):  # noqa: N818 - it asks for longer lists, and is no error
@@ -187,17 +182,17 @@ def _in_turn(
     """
     for k in range(first, primary.shape[0]):
         j = primary[k]
-        ask, units = of.block[_REQUEST:, j], of.block[_UNITS, j]
+        ask, units = of.block[REQUEST:, j], of.block[UNITS, j]
         watts = watts_of(ask, units, of.power_unit)
         enough = watts <= watts_free and _keeps(of.pool, ask, units, of.spare, leaves[j])
         if enough and fits(of.F, ask, units):
             _start(of, j, of.F, ask, units, testing)
             watts_free -= watts
-            of.start[j], of.reason[j] = of.now, _STARTED
+            of.start[j], of.reason[j] = of.now, STARTED
         elif fits(of.capacity, ask, units):
             return k, watts_free
         else:
-            of.reason[j] = _NEVER
+            of.reason[j] = NEVER_FITS
     return primary.shape[0], watts_free
 
 
@@ -255,7 +250,7 @@ def _reserve(
     never does. The last arrays are written over: ``L``, its sum, the ends, and jobs by them.
     """
     F, block, placed, running = of.F, of.block, of.placed, run_end.shape[0]
-    job_ask, job_units, left = block[_REQUEST:, job], block[_UNITS, job], running + placed.many[0]
+    job_ask, job_units, left = block[REQUEST:, job], block[UNITS, job], running + placed.many[0]
     _write_ends(of, job, planned_s, run_end, testing, end)
     for i in range(left):
         heap[i] = i
@@ -271,12 +266,12 @@ def _reserve(
         heap[0] = heap[left]
         _sift(heap, end, 0, left)
         if i < running:
-            ask, many = run_block[_REQUEST:, i], run_block[_UNITS, i]
+            ask, many = run_block[REQUEST:, i], run_block[UNITS, i]
             low, high = offset[i], offset[i + 1]
             change(L, ask, node[low:high], units[low:high], 1)
         else:
             j = placed.position[i - running]
-            ask, many = block[_REQUEST:, j], block[_UNITS, j]
+            ask, many = block[REQUEST:, j], block[UNITS, j]
             low, high = placed.offset[i - running], placed.offset[i - running + 1]
             change(L, ask, placed.node[low:high], placed.units[low:high], 1)
         for r in range(pool.shape[0]):
@@ -307,9 +302,9 @@ def _backfill(
             M[n, r] = min(F[n, r], L[n, r])
     for k in range(secondary.shape[0]):
         j = secondary[k]
-        if reason[j] != _WAITS:
+        if reason[j] != WAITS:
             continue
-        ask, units = of.block[_REQUEST:, j], of.block[_UNITS, j]
+        ask, units = of.block[REQUEST:, j], of.block[UNITS, j]
         watts = watts_of(ask, units, of.power_unit)
         leaving = leaves[j] and not are_tests
         if watts > watts_free or not _keeps(of.pool, ask, units, of.spare, leaving):
@@ -331,7 +326,7 @@ def _backfill(
         for e in range(low, high):
             for r in range(F.shape[1]):
                 M[placed.node[e], r] = min(F[placed.node[e], r], L[placed.node[e], r])
-        of.start[j], reason[j] = now, _BACKFILLED
+        of.start[j], reason[j] = now, BACKFILLED
         if testing is not None and are_tests:
             testing.bound_s[j] = testing.test_s
     return watts_free, watts_then
@@ -427,7 +422,7 @@ def easy(
             F[n, r] = free[n, r]
     placed.many[0] = placed.offset[0] = 0
     for j in range(jobs):
-        start[j], reason[j], due[j] = _NO_START, _WAITS, now + planned_s[j]
+        start[j], reason[j], due[j] = _NO_START, WAITS, now + planned_s[j]
     _sum(F, pool)
     of = Pass(
         now, F, pool, capacity, counted, block, best_fit, score, spare, power_unit, start, reason,
@@ -440,7 +435,7 @@ def easy(
         if blocked == primary.shape[0] or depth == 0:
             break
         head = primary[blocked]
-        watts = watts_of(block[_REQUEST:, head], block[_UNITS, head], power_unit)
+        watts = watts_of(block[REQUEST:, head], block[UNITS, head], power_unit)
         shadow, watts_then = _reserve(
             of, watts_free, head, watts, planned_s, leaves[head], run_block, run_end, offset, node,
             units, testing, L, pool_then, end, heap,
@@ -453,9 +448,9 @@ def easy(
                 testing.bound_s[testing.tests[k]] = testing.test_s
     if shadow < 0:
         return int(placed.many[0])
-    start[head], reason[head] = shadow, _RESERVED
-    ask = block[_REQUEST:, head]
-    held = choose(L, counted, ask, block[_UNITS, head], best_fit, score, held_node, held_units)
+    start[head], reason[head] = shadow, RESERVED
+    ask = block[REQUEST:, head]
+    held = choose(L, counted, ask, block[UNITS, head], best_fit, score, held_node, held_units)
     change(L, ask, held_node[:held], held_units[:held], -1)
     watts_then -= watts
     if testing is not None and testing.way != LEFT:
@@ -522,12 +517,12 @@ def _plan(of: Flat, limits: int, planned_s: IntArray, run_end: IntArray) -> None
     block, run, times = of.block, of.run_block, of.times
     for j in range(block.shape[1]):
         planned_s[j] = of.planned_s[j]
-        if limits != _EXPECTED:
-            planned_s[j] = max(block[_EXPECTED, j], block[limits, j])
+        if limits != EXPECTED:
+            planned_s[j] = max(block[EXPECTED, j], block[limits, j])
     for k in range(run.shape[1]):
         run_end[k] = of.run_end[k]
-        if limits != _EXPECTED:
-            longest = max(run[_EXPECTED, k], run[_REQUESTED, k])
+        if limits != EXPECTED:
+            longest = max(run[EXPECTED, k], run[REQUESTED, k])
             run_end[k] = times[1, k] if times[3, k] > 0 else max(times[1, k], times[0, k] + longest)
 
 
@@ -558,7 +553,7 @@ def easy_of_flat(
     of = parts_of(flat)
     jobs, running = of.block.shape[1], of.run_block.shape[1]
     nodes, resources = of.free.shape
-    expected = of.block[_EXPECTED]
+    expected = of.block[EXPECTED]
     order = rank(primary, weights, of.now, of.block, expected, threshold_s)
     other = order
     if not one_order:

@@ -14,9 +14,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import allocating, inlined, kernel
-from cpdispatch.jobs import Column
-
-_UNITS, _REQUEST = int(Column.UNITS), int(Column.REQUEST)
+from cpdispatch.jobs import REQUEST, UNITS
 
 
 class Placed(NamedTuple):
@@ -41,6 +39,15 @@ class Homes(NamedTuple):
     offset: IntArray
     node: IntArray
     units: IntArray
+
+
+@inlined
+def xorshift(state: np.uint64) -> np.uint64:
+    """The next of Marsaglia's numbers of 64 bits: made without a product, which could overflow."""
+    state ^= state << np.uint64(13)
+    state ^= state >> np.uint64(7)
+    state ^= state << np.uint64(17)
+    return state
 
 
 # ------------------------------------------------------------------------- fitting and placing
@@ -336,7 +343,7 @@ def greedy(
     placed = nothing_placed(order.shape[0])
     for k in range(order.shape[0]):
         j = order[k]
-        ask, units = block[_REQUEST:, j], block[_UNITS, j]
+        ask, units = block[REQUEST:, j], block[UNITS, j]
         watts = watts_of(ask, units, power_unit)
         if watts > watts_free or not pool_has(pool, ask, units):
             continue
@@ -369,7 +376,7 @@ def each_fits(
     by_duration = ascending(planned_s)
     for k in range(by_duration.shape[0]):
         j = by_duration[k]
-        ask, units = block[_REQUEST:, j], block[_UNITS, j]
+        ask, units = block[REQUEST:, j], block[UNITS, j]
         if pool_has(pool, ask, units) and watts_of(ask, units, power_unit) <= watts_free:
             until = now + planned_s[j]
             first = _pass_changes(

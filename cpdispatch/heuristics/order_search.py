@@ -12,6 +12,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray, UintArray
 from cpdispatch.compile import allocating, kernel
 from cpdispatch.decision import NO_START
+from cpdispatch.heuristics.kernels import xorshift
 from cpdispatch.heuristics.profiles.per_class import (
     OVERFLOW,
     Slices,
@@ -109,13 +110,9 @@ def resume(
 
 @kernel
 def _random(state: UintArray, below: int) -> int:
-    """A number from 0 to ``below`` - 1 (Marsaglia's xorshift of 64 bits)."""
-    x = state[0]
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    state[0] = x
-    return int((x >> np.uint64(11)) % np.uint64(below))
+    """A number from 0 to ``below`` - 1."""
+    state[0] = xorshift(state[0])
+    return int((state[0] >> np.uint64(11)) % np.uint64(below))
 
 
 @kernel
@@ -148,7 +145,7 @@ def _move(order: IntArray, source: int, target: int, swap: bool) -> None:
 
 
 @kernel
-def _draw(jobs: Jobs, order: IntArray, locked: int, state: UintArray) -> tuple[int, int]:
+def _draw(order: IntArray, locked: int, state: UintArray) -> tuple[int, int]:
     """Two positions, near ones more often than far ones."""
     p = locked + _random(state, order.shape[0] - locked)
     reach = 1 + _random(state, min(order.shape[0] - locked, 2 << _random(state, 7)))
@@ -162,7 +159,7 @@ def shuffle(jobs: Jobs, order: IntArray, locked: int, state: UintArray, moves: i
     if order.shape[0] <= locked:
         return
     for _ in range(moves):
-        p, q = _draw(jobs, order, locked, state)
+        p, q = _draw(order, locked, state)
         kept = order.copy()
         _move(order, p, q, _random(state, 2) == 0)
         if not _keeps_precedence(jobs, order, min(p, q), max(p, q)):
@@ -215,7 +212,7 @@ def improve(
     trial, trial_start = order.copy(), start.copy()
     idle = 0
     while steps > 0:
-        p, q = _draw(jobs, order, locked, state)
+        p, q = _draw(order, locked, state)
         steps -= 1
         idle += 1
         low, high = min(p, q), max(p, q)

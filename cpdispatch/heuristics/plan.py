@@ -12,8 +12,8 @@ import numpy as np
 
 from cpdispatch.arrays import ByteArray, IntArray
 from cpdispatch.compile import allocating, kernel
+from cpdispatch.decision import BACKFILLED, NEVER_FITS, RESERVED, STARTED, WAITS
 from cpdispatch.decision import NO_START as _NO_START
-from cpdispatch.decision import Reason
 from cpdispatch.heuristics.kernels import (
     Homes,
     Placed,
@@ -32,11 +32,8 @@ from cpdispatch.heuristics.profiles.per_node import (
     holdable,
     with_room,
 )
-from cpdispatch.jobs import Column
+from cpdispatch.jobs import EXPECTED, REQUEST, UNITS
 
-_UNITS, _EXPECTED, _REQUEST = int(Column.UNITS), int(Column.EXPECTED), int(Column.REQUEST)
-_STARTED, _BACKFILLED = int(Reason.STARTED), int(Reason.BACKFILLED)
-_RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.NEVER_FITS)
 _FOREVER = int(np.iinfo(np.int64).max)
 ROOM_AT_FIRST = 64
 """Jobs for which a profile has room at first: a matrix of all nodes for each would be too large."""
@@ -69,11 +66,11 @@ def _put(
 
     A job that has just been stopped and would start now goes on where it is, if it can.
     """
-    ask = block[_REQUEST:, job]
+    ask = block[REQUEST:, job]
     if begin == profile.time[0] and is_home_free(M, ask, homes, job):
         placed = place_at_home(placed, job, homes)
     else:
-        placed = place_next(placed, job, M, counted, ask, block[_UNITS, job], best_fit)
+        placed = place_next(placed, job, M, counted, ask, block[UNITS, job], best_fit)
     entries = slice(placed.offset[placed.jobs - 1], placed.offset[placed.jobs])
     end = begin + planned_s[job]
     hold(profile, begin, end, ask, placed.node[entries], placed.units[entries], watts, -1)
@@ -100,7 +97,7 @@ def _recalled(
         begin = max(promises.start[j], now)
         end = begin + planned_s[j]
         entries = slice(promises.offset[j], promises.offset[j + 1])
-        ask, node, units = block[_REQUEST:, j], promises.node[entries], promises.units[entries]
+        ask, node, units = block[REQUEST:, j], promises.node[entries], promises.units[entries]
         if holdable(profile, begin, end, ask, node, units, watts[j]):
             hold(profile, begin, end, ask, node, units, watts[j], -1)
             start[j] = begin
@@ -133,7 +130,7 @@ def _compressed(
             continue
         profile = with_room(profile, 1)
         floor = _floor_of_promised(block, planned_s, watts, primary, k, start, before)
-        ask, need, lasts = block[_REQUEST:, j], block[_UNITS, j], planned_s[j]
+        ask, need, lasts = block[REQUEST:, j], block[UNITS, j], planned_s[j]
         entries = slice(promises.offset[j], promises.offset[j + 1])
         node, units = promises.node[entries], promises.units[entries]
         hold(profile, start[j], start[j] + lasts, ask, node, units, watts[j], 1)
@@ -208,9 +205,9 @@ def _floor_of_promised(
 @kernel
 def _asks_no_more(block: IntArray, planned_s: IntArray, watts: IntArray, i: int, j: int) -> bool:
     """Whether job i fits wherever job j does."""
-    if planned_s[i] > planned_s[j] or watts[i] > watts[j] or block[_UNITS, i] > block[_UNITS, j]:
+    if planned_s[i] > planned_s[j] or watts[i] > watts[j] or block[UNITS, i] > block[UNITS, j]:
         return False
-    for r in range(_REQUEST, block.shape[0]):
+    for r in range(REQUEST, block.shape[0]):
         mine, other = block[r, i], block[r, j]
         # Below 0 it is how many units may share a node.
         if mine > max(other, 0) or (mine < 0 and (other >= 0 or mine > other)):
@@ -249,11 +246,11 @@ def plan(
     """
     jobs = block.shape[1]
     start = np.full(jobs, _NO_START, dtype=np.int64)
-    reason = np.full(jobs, _WAITS, dtype=np.int8)
+    reason = np.full(jobs, WAITS, dtype=np.int8)
     watts = np.empty(jobs, dtype=np.int64)
     for j in range(jobs):
-        watts[j] = watts_of(block[_REQUEST:, j], block[_UNITS, j], power_unit)
-    lasting = block[_EXPECTED] if planned_s is None else planned_s
+        watts[j] = watts_of(block[REQUEST:, j], block[UNITS, j], power_unit)
+    lasting = block[EXPECTED] if planned_s is None else planned_s
     profile = _recalled(now, profile, block, lasting, watts, promises, start)
     profile, placed = _compressed(
         profile, counted, block, lasting, watts, primary, best_fit, promises, start,
@@ -267,11 +264,11 @@ def plan(
         order = primary if turn == 0 else secondary
         for k in range(order.shape[0]):
             j = order[k]
-            if start[j] != _NO_START or reason[j] == _NEVER:
+            if start[j] != _NO_START or reason[j] == NEVER_FITS:
                 continue
             if turn == 0 and promised >= depth and not strict:
                 break
-            ask, need = block[_REQUEST:, j], block[_UNITS, j]
+            ask, need = block[REQUEST:, j], block[UNITS, j]
             latest = _FOREVER if turn == 0 and not strict else now
             floor = 0
             if turn == 0:
@@ -286,7 +283,7 @@ def plan(
                 )  # fmt: skip
                 promised += begin > now
             elif turn == 0 and not fits(capacity, ask, need):
-                reason[j] = _NEVER
+                reason[j] = NEVER_FITS
             elif strict:
                 break
     _give_reasons(now, primary, start, reason)
@@ -300,11 +297,11 @@ def _give_reasons(now: int, primary: IntArray, start: IntArray, reason: ByteArra
     for k in range(primary.shape[0]):
         j = primary[k]
         if start[j] == now:
-            reason[j] = _BACKFILLED if ahead else _STARTED
-        elif reason[j] != _NEVER:
+            reason[j] = BACKFILLED if ahead else STARTED
+        elif reason[j] != NEVER_FITS:
             ahead = True
             if start[j] != _NO_START:
-                reason[j] = _RESERVED
+                reason[j] = RESERVED
 
 
 @allocating

@@ -20,12 +20,9 @@ from cpdispatch.compile import allocating, inlined, is_compiled, kernel
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import limits
 from cpdispatch.heuristics.kernels import ascending
-from cpdispatch.jobs import Column
+from cpdispatch.jobs import EXPECTED, ID, PRIORITY, REQUEST, REQUESTED, SUBMIT, TIER, UNITS
 from cpdispatch.own import FAILS
 
-_ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
-_REQUESTED, _EXPECTED = int(Column.REQUESTED), int(Column.EXPECTED)
-_REQUEST, _PRIORITY_ROW, _TIER = int(Column.REQUEST), int(Column.PRIORITY), int(Column.TIER)
 _OWN, _SMALL, _RISK, _PRIORITY = 20, 21, 22, 23
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
 _NEGATIVE = (*_LARGEST_FIRST, 12, 13)
@@ -162,24 +159,24 @@ class Order:
         # An enum costs the compiled function 20 us to recognise, an int a tenth of one.
         if self.own is None:
             is_risk = self.policy == Policy.RISK
-            cautious_s = sealed(limits.cautious_s(block)) if is_risk else block[_EXPECTED]
+            cautious_s = sealed(limits.cautious_s(block)) if is_risk else block[EXPECTED]
             return rank(int(self.policy), self.vector, now, block, cautious_s, threshold_s)
         key = np.array([self._score(block[:, j], now) for j in range(block.shape[1])])
         np.maximum(key, FIRST_KEY, out=key)
         if threshold_s != NO_THRESHOLD:
-            key[now - block[_SUBMIT] > threshold_s] = -np.inf
-        return by_tier(np.argsort(key, kind="stable"), block[_TIER], key == -np.inf)
+            key[now - block[SUBMIT] > threshold_s] = -np.inf
+        return by_tier(np.argsort(key, kind="stable"), block[TIER], key == -np.inf)
 
     def _score(self, job: IntArray, now: int) -> float:
         assert self.own is not None
-        expected, submit = float(max(job[_EXPECTED], 1)), float(job[_SUBMIT])
-        processors = float(max(job[_UNITS] * job[_REQUEST], 1))
+        expected, submit = float(max(job[EXPECTED], 1)), float(job[SUBMIT])
+        processors = float(max(job[UNITS] * job[REQUEST], 1))
         try:
             key = float(self.own(expected, processors, submit, float(now)))
         except FAILS as error:
-            raise self.failed(int(job[_ID]), f"raised {error!r}") from error
+            raise self.failed(int(job[ID]), f"raised {error!r}") from error
         if math.isnan(key):
-            raise self.failed(int(job[_ID]), "returned nan")
+            raise self.failed(int(job[ID]), "returned nan")
         return key
 
     def failed(self, job: int, what: str) -> UsageError:
@@ -417,19 +414,19 @@ def rank(
     key = np.empty(jobs, dtype=np.float64)
     ascends = True
     for j in range(jobs):
-        submit = block[_SUBMIT, j]
-        p = float(max(block[_EXPECTED, j], 1))
-        q = float(max(block[_UNITS, j] * block[_REQUEST, j], 1))
+        submit = block[SUBMIT, j]
+        p = float(max(block[EXPECTED, j], 1))
+        q = float(max(block[UNITS, j] * block[REQUEST, j], 1))
         late = threshold_s != NO_THRESHOLD and now - submit > threshold_s
-        requested = block[_REQUESTED, j]
+        requested = block[REQUESTED, j]
         if late:
             key[j] = -np.inf
         elif policy == _RISK:
             key[j] = risk_of(weights, p, q, cautious_s[j])
         elif policy == _PRIORITY:
-            key[j] = -float(block[_PRIORITY_ROW, j])
+            key[j] = -float(block[PRIORITY, j])
         else:
             key[j] = max(key_of(policy, weights, now, submit, p, q, requested, None), FIRST_KEY)
         ascends = ascends and (j == 0 or key[j - 1] <= key[j])
     order = np.arange(jobs) if ascends else ascending(key)
-    return by_tier(order, block[_TIER], key == -np.inf)
+    return by_tier(order, block[TIER], key == -np.inf)

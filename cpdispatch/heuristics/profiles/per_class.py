@@ -17,7 +17,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import allocating, inlined, kernel
-from cpdispatch.heuristics.kernels import ascending
+from cpdispatch.heuristics.kernels import ascending, xorshift
 from cpdispatch.heuristics.profiles import profile
 from cpdispatch.heuristics.profiles.profile import FOREVER, Profile, copy_row, segment_at
 
@@ -325,7 +325,7 @@ def of_nodes(
     nodes : int64 array
         Those in service, ascending.
     columns : int
-        Segments that a row must be able to take; see `columns_needed`.
+        Segments that a row must be able to take.
     held_start, held_end, held_node : int64 array, shape (entries,)
     held : int64 array, shape (entries, resources)
         What is held of a node from a start, no earlier than ``now``, to an end.
@@ -370,22 +370,12 @@ def _mark(lines: Timelines, c: int) -> int:
     """A number that is the same for classes that are alike, and rarely for others."""
     mark = np.uint64(88172645463325252)
     for r in range(lines.capacity.shape[1]):
-        mark = _mixed(mark, lines.capacity[c, r])
+        mark = xorshift(mark ^ np.uint64(lines.capacity[c, r]))
     for k in range(lines.nodes.segments[c]):
-        mark = _mixed(mark, lines.nodes.time[c, k])
+        mark = xorshift(mark ^ np.uint64(lines.nodes.time[c, k]))
         for r in range(lines.nodes.free.shape[2]):
-            mark = _mixed(mark, lines.nodes.free[c, k, r])
+            mark = xorshift(mark ^ np.uint64(lines.nodes.free[c, k, r]))
     return int(mark >> np.uint64(1))
-
-
-@kernel
-def _mixed(mark: np.uint64, value: int) -> np.uint64:
-    """Marsaglia's xorshift of 64 bits: without a product, which could overflow."""
-    mark ^= np.uint64(value)
-    mark ^= mark << np.uint64(13)
-    mark ^= mark >> np.uint64(7)
-    mark ^= mark << np.uint64(17)
-    return mark
 
 
 @kernel

@@ -14,9 +14,8 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import allocating, kernel
 from cpdispatch.heuristics.kernels import ascending, change, fits, pool_has, watts_of
-from cpdispatch.jobs import Column
+from cpdispatch.jobs import REQUEST, UNITS
 
-_UNITS, _REQUEST = int(Column.UNITS), int(Column.REQUEST)
 # A job splits two segments at most when its promise is checked, when it is moved, when it is placed
 # anew and when its promise is made longer for a test. Slots that are not needed are never touched,
 # so they cost no memory.
@@ -130,9 +129,9 @@ def hold_plan(
     for k in range(position.shape[0]):
         j = position[k]
         if start[j] < until:
-            ask, entries = block[_REQUEST:, j], slice(offset[k], offset[k + 1])
+            ask, entries = block[REQUEST:, j], slice(offset[k], offset[k + 1])
             end = min(start[j] + planned_s[j], until)
-            watts = watts_of(ask, block[_UNITS, j], power_unit)
+            watts = watts_of(ask, block[UNITS, j], power_unit)
             hold(profile, start[j], end, ask, node[entries], units[entries], watts, -1)
 
 
@@ -278,16 +277,16 @@ def expected_profile(
     left = capacity.copy()
     for i in range(running):
         entries = slice(offset[i], offset[i + 1])
-        change(left, run_block[_REQUEST:, i], node[entries], units[entries], -1)
+        change(left, run_block[REQUEST:, i], node[entries], units[entries], -1)
     by_end = ascending(run_end)
     ended = 0
     for k in range(size):
         time = instants[k]
         while ended < running and run_end[by_end[ended]] <= time:
             i = by_end[ended]
-            ask, entries = run_block[_REQUEST:, i], slice(offset[i], offset[i + 1])
+            ask, entries = run_block[REQUEST:, i], slice(offset[i], offset[i + 1])
             change(left, ask, node[entries], units[entries], 1)
-            watts_free += watts_of(ask, run_block[_UNITS, i], power_unit)
+            watts_free += watts_of(ask, run_block[UNITS, i], power_unit)
             ended += 1
         profile.time[k], profile.slot[k], profile.watts[k] = time, k, watts_free
         here = profile.free[k]

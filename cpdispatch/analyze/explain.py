@@ -20,11 +20,10 @@ from cpdispatch.analyze.occupancy import (
     Occupancy,
     Room,
     by_stretch,
-    limit_of,
 )
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import UsageError
-from cpdispatch.system import is_own
+from cpdispatch.system import is_own, room_in
 
 COMBINATION = "a free node combination"
 """What is lacking when there is enough of each resource type, but not together on nodes."""
@@ -577,13 +576,8 @@ def _records(values: IntArray) -> list[int]:
 
 
 def _most_units(case: _Case) -> int:
-    t = case.schedule
-    asked = case.request > 0
-    if not asked.any():
-        return case.units
-    of_node = (t.system.capacity[:, asked] // case.request[asked]).min(axis=1)
-    of_node = np.minimum(of_node, limit_of(case.request))
-    return int(min(of_node.sum(), case.units))
+    of_node = room_in(case.schedule.system.capacity, case.request, case.units)
+    return min(int(of_node.sum()), case.units)
 
 
 def as_dict(found: Explanation) -> dict[str, Any]:

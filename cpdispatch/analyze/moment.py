@@ -24,11 +24,10 @@ from cpdispatch.analyze.occupancy import (
     NEVER_FITS,
     REJECTED,
     Occupancy,
-    limit_of,
 )
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import UsageError
-from cpdispatch.system import System, is_own
+from cpdispatch.system import System, is_own, room_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +193,7 @@ def _beside_windows(t: Occupancy, row: int, at_s: int, free: IntArray) -> IntArr
 
 def _room(request: IntArray, units: int, free: IntArray) -> int:
     """For how many of a job's units there is room; ``free`` has shape (nodes, resources)."""
-    asked = (request > 0).nonzero()[0]
-    if not len(asked):
-        return units
-    each = (free[:, asked] // request[asked]).min(axis=1)
-    return min(int(np.minimum(each, min(units, limit_of(request))).sum()), units)
+    return min(int(room_in(free, request, units).sum()), units)
 
 
 def _lacking(
@@ -207,9 +202,7 @@ def _lacking(
     """The resource types of which too little is free for so many units."""
     short = np.zeros(len(resources), dtype=np.bool_)
     for kind, part in parts_of(resources, request):
-        asked = part > 0
-        each = (free[:, asked] // part[asked]).min(axis=1)
-        short[kind] = np.minimum(each, units).sum() < units
+        short[kind] = _room(part, units, free) < units
     leave_telling(resources, request, short)
     return tuple(resources[kind] for kind in short.nonzero()[0].tolist())
 

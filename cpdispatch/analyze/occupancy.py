@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cpdispatch.analyze.energy import Drawn
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.energy import Steps
-from cpdispatch.system import System
+from cpdispatch.system import System, room_in
 
 NEVER = -1
 FOREVER = 2**62
@@ -470,21 +470,12 @@ class _Level:
         key = request.tobytes() + most.to_bytes(8, "little")
         if self._asked == key:
             return self._least
-        asked = request > 0
-        room = np.full(len(self._free), most, dtype=np.int64)
-        if asked.any():
-            room = np.minimum((self._free[:, asked] // request[asked]).min(axis=1), most)
-        room = np.minimum(room, limit_of(request))
+        room = room_in(self._free, request, most)
         self._asked, self._least = key, [room]
         while 2 ** len(self._least) <= len(room):
             before, width = self._least[-1], 2 ** (len(self._least) - 1)
             self._least.append(np.minimum(before[:-width], before[width:]))
         return self._least
-
-
-def limit_of(request: IntArray) -> int:
-    """How many units of a request may share a node: requests below 0 say it."""
-    return int((-request[request < 0]).min(initial=FOREVER))
 
 
 def by_stretch(state: IntArray) -> Iterator[tuple[int, int]]:

@@ -14,9 +14,8 @@ from cpdispatch.analyze.occupancy import NOBODY_BEHIND, Attempts, Behind
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.jobs import LABELLED, TERMS, Workload
 from cpdispatch.simulator.gates import Gates
-from cpdispatch.system import NodeGroup, System, is_own
+from cpdispatch.system import NodeGroup, System, is_own, room_in
 from cpdispatch.terms import gated
-from cpdispatch.verify.levels import units_that_fit
 from cpdispatch.workloads.table import from_table
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _refused(jobs: pd.DataFrame, system: System) -> tuple[set[int], BoolArray]:
     request = np.stack([jobs[f"request_{name}"] for name in system.resources], axis=1)
     units, never = jobs["units"].to_numpy(), reason == "never_fits"
     for row in never.nonzero()[0].tolist():
-        never[row] = units_that_fit(system.capacity, request[row]) < units[row]
+        never[row] = room_in(system.capacity, request[row], units[row]).sum() < units[row]
     out = np.isin(reason, ("rejected", "never_fits")) & ~never
     return set(out.nonzero()[0].tolist()), never
 

@@ -9,7 +9,7 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.instance import Instance, Reservation
 from cpdispatch.simulator.kernels import NEVER
-from cpdispatch.system import System
+from cpdispatch.system import System, room_in
 
 
 class Switching:
@@ -108,13 +108,11 @@ class Switching:
         needed = np.zeros(len(left), dtype=np.bool_)
         queue, eligible = instance.queue, instance.eligible()
         for k in np.flatnonzero(eligible).tolist():
-            request = queue.request[k]
-            asked, most = request > 0, -request[request < 0].max(initial=-NEVER)
-            each = left[:, asked] // request[asked]
-            room = np.clip(each.min(axis=1, initial=most), 0, None)
+            request, units = queue.request[k], int(queue.units[k])
+            room = room_in(left, request, units)
             room[coming_s < instance.now + queue.requested_s[k]] = 0
-            before = np.minimum(np.cumsum(room) - room, queue.units[k])
-            here = np.minimum(room, queue.units[k] - before)
+            before = np.minimum(np.cumsum(room) - room, units)
+            here = np.minimum(room, units - before)
             left -= here[:, None] * np.maximum(request, 0)
             needed |= here > 0
         for node in off_last[needed].tolist():

@@ -8,7 +8,7 @@ from cpdispatch.access import HELD, NO_NODE, NOWHERE, WHOLE, said, wished
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.instance import Instance
-from cpdispatch.system import is_own
+from cpdispatch.system import is_own, room_in
 
 
 def explain(instance: Instance, decision: Decision, position: int) -> str:
@@ -71,7 +71,7 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
         return f"waits {kept_back}"
     power_left = _power_left(instance, decision)
     if not _fits(left, request, job.units):
-        one_by_one = np.diag(request)
+        one_by_one = np.diag(np.maximum(request, 0))
         short = [
             said(name)
             for name, alone in zip(system.resources, one_by_one, strict=True)
@@ -108,13 +108,7 @@ def _kept_back(instance: Instance, position: int) -> str:
 
 def _fits(free: IntArray, request: IntArray, units: int) -> bool:
     """Whether so many units find room, each whole on one node."""
-    asked = request > 0
-    if not asked.any():
-        return True
-    room = (free[:, asked] // request[asked]).min(axis=1)
-    for limit in (-request[request < 0]).tolist():
-        room = np.minimum(room, limit)
-    return int(np.clip(room, 0, units).sum()) >= units
+    return int(room_in(free, request, units).sum()) >= units
 
 
 def _starting(instance: Instance, decision: Decision) -> tuple[IntArray, IntArray, IntArray]:

@@ -310,6 +310,21 @@ class System:
         return tuple(sorted(found))
 
 
+def room_in(free: IntArray, request: IntArray, most: int) -> IntArray:
+    """How many units of a request, ``most`` at most, fit each node, or a node at each time.
+
+    A request below 0 says how many may share a node, see `cpdispatch.access.spread`.
+
+    Parameters
+    ----------
+    free : int64 array, shape (nodes or times, resources)
+    """
+    asked = request > 0
+    fit = (free[:, asked] // request[asked]).min(axis=1, initial=most)
+    room: IntArray = np.clip(fit, 0, (-request[request < 0]).min(initial=most))
+    return room
+
+
 def ranges_of(nodes: Sequence[int]) -> str:
     """Ascending numbers of nodes as `System.named_nodes` reads them."""
     parts: list[list[int]] = []

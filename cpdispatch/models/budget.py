@@ -42,11 +42,6 @@ class Budget:
         self._kept_s += seconds
 
     @property
-    def elapsed_ms(self) -> float:
-        """Time since the beginning, milliseconds."""
-        return (perf_counter() - self._began) * 1e3
-
-    @property
     def until(self) -> float:
         """When the answer must be begun, on the clock of `perf_counter`."""
         return self._began + self.limit_s - self._kept_s

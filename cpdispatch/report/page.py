@@ -83,7 +83,7 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
             f"{_resources(shown[0].run.system)}, under {words.listed([of.name for of in shown])}."
         ),
         "VERDICT": "".join((
-            f"<p>{escape(verdict(rows, beside_best))}</p>", words.longer(rows),
+            f"<p>{escape(verdict(beside_best))}</p>", words.longer(rows),
             *(f"<p>{escape(told['text'])}</p>" for told in compare.test_runs(rows)),
             *(f"<p>{escape(told['text'])}</p>" for told in compare.failures(rows)),
         )),
@@ -141,12 +141,12 @@ def check(shown: Sequence[Shown], most: int = RUNS_MAX) -> None:
             )
 
 
-def verdict(rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
+def verdict(beside_best: Sequence[Row]) -> str:
     """Which run has the lowest mean bounded slowdown, and how sure that is, in sentences.
 
     Parameters
     ----------
-    rows, beside_best : sequence of dict
+    beside_best : sequence of dict
         As for `page_of`.
     """
     key = "bounded_slowdown_mean"

@@ -172,15 +172,15 @@ def test_figures_of_the_page_are_those_of_compare(
 
 def test_what_is_said_of_the_best_run_is_the_difference_of_compare(folder: Path) -> None:
     easy, saf, _ = map(RunSummary.of, runs(folder))
-    ((_, rows),), ((_, beside_saf),) = tables([easy, saf]), tables([saf, easy])
+    ((_, beside_saf),) = tables([saf, easy])
     over = beside_saf[1]["difference"]
     assert over.pairs == 8
-    said = verdict(rows, beside_saf)
+    said = verdict(beside_saf)
     assert f"{over.ratio:.2f} times that of easy-saf-saf" in said
     assert f"{over.low:.2f} to {over.high:.2f} times, paired over 8 weeks of submission" in said
     assert ("cannot be told apart" in said) is (not over.stands)
     ((_, same),) = tables([easy])
-    assert verdict(same, same).startswith("The mean bounded slowdown under easy is")
+    assert verdict(same).startswith("The mean bounded slowdown under easy is")
 
 
 def test_runs_that_differ_by_chance_cannot_be_told_apart() -> None:
@@ -191,7 +191,7 @@ def test_runs_that_differ_by_chance_cannot_be_told_apart() -> None:
     about = {"idempotent": False, "predictor": "walltime", "workload": "log", "system": "8"}
     best = {"dispatcher": "a", "bounded_slowdown_mean": 10.0, "difference": None, **about}
     other = {"dispatcher": "b", "bounded_slowdown_mean": 10.4, "difference": over, **about}
-    said = verdict([other, best], [best, other])
+    said = verdict([best, other])
     assert said.startswith("a has the lower mean bounded slowdown, 10.00, but maybe by chance. ")
     assert "more than noise" not in said
 
@@ -202,9 +202,7 @@ def test_runs_with_the_same_mean_have_no_winner() -> None:
         {"dispatcher": name, "bounded_slowdown_mean": 1.0, "difference": None, **about}
         for name in ("a", "b")
     )
-    assert verdict([one, two], [one, two]).startswith(
-        "a and b have the same mean bounded slowdown, 1.00. "
-    )
+    assert verdict([one, two]).startswith("a and b have the same mean bounded slowdown, 1.00. ")
 
 
 @pytest.mark.parametrize("users", [[-1, -1, -1], [-1, 7, 3]])
@@ -395,7 +393,7 @@ def test_the_winner_over_draws_is_that_of_compare(folder: Path) -> None:
         summaries = [*first, *other]
         ((_, rows),) = tables(summaries)
         assert compare.verdict(rows).startswith("easy has the lowest mean bounded slowdown")
-        said = verdict(rows, beside_best(summaries, rows))
+        said = verdict(beside_best(summaries, rows))
         assert said.startswith("easy has the lowest mean bounded slowdown: 22.86. ")
         assert (
             f"it is {10 * float(paired):.2f} instead of 10.00 in the draws that both have: "

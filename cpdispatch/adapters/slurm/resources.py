@@ -98,7 +98,6 @@ class More:
         self.width = len(have.kinds) + len(names)
         empty = np.zeros((self._nodes, 0), dtype=np.int64)
         self.capacity: IntArray = np.stack(columns, axis=1) if columns else empty
-        self._has_memory = have.memory
 
     def _of_capped(
         self, core: IntArray, held: Iterable[tuple[Job, int, Sequence[int]]]

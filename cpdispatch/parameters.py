@@ -30,7 +30,7 @@ def pairs(what: str, text: str) -> dict[str, str]:
     given: dict[str, str] = {}
     for item in filter(None, text.split(",")):
         key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals:
+        if not key or not equals:
             raise UsageError(f"{what}: {item!r} is not of the form parameter=value")
         if key in given:
             raise UsageError(

@@ -13,6 +13,7 @@ from cpdispatch.cli.made import check_out, save_and_print
 from cpdispatch.cli.options import Filter, Json, Seed, Whole, check_spared
 from cpdispatch.cli.output import status
 from cpdispatch.errors import UsageError, nearest, unknown
+from cpdispatch.parameters import pairs
 
 if TYPE_CHECKING:
     from cpdispatch.jobs import Workload
@@ -203,26 +204,16 @@ def _system(trace: str, target: TargetOptions, source: Workload | None) -> Syste
     return System.pool(source.processors)
 
 
-def _pairs(option: str, text: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for part in text.split(",") if text else ():
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not name or not equals or name in pairs:
-            raise UsageError(f"{option} {text}: write NAME=VALUE,NAME=VALUE, each name once")
-        pairs[name] = value
-    return pairs
-
-
 def _numbers(option: str, text: str) -> dict[str, float]:
     try:
-        return {name: float(value) for name, value in _pairs(option, text).items()}
+        return {name: float(value) for name, value in pairs(option, text).items()}
     except ValueError:
         raise UsageError(f"{option} {text}: write NAME=NUMBER,NAME=NUMBER") from None
 
 
 def _ranges(option: str, text: str) -> dict[str, tuple[int, int]]:
     try:
-        found = {name: value.partition("..") for name, value in _pairs(option, text).items()}
+        found = {name: value.partition("..") for name, value in pairs(option, text).items()}
         return {name: (int(low), int(high or low)) for name, (low, _, high) in found.items()}
     except ValueError:
         raise UsageError(f"{option} {text}: write NAME=LEAST..MOST,NAME=LEAST..MOST") from None

@@ -249,10 +249,10 @@ def test_a_missing_matplotlib_is_told_before_there_is_any_work(
         (["generate", "LOG", "--jobs", "9", "--request-limits", "core=a..b"], "NAME=LEAST..MOST"),
         (
             ["generate", "LOG", "--jobs", "9", "--request-limits", "core"],
-            "write NAME=VALUE,NAME=VALUE",
+            "--request-limits: 'core' is not of the form parameter=value",
         ),
         (["generate", "LOG", "--jobs", "9", "--performance", "core=x"], "NAME=NUMBER"),
-        (["generate", "LOG", "--jobs", "9", "--performance", "core=1,core=2"], "each name once"),
+        (["generate", "LOG", "--jobs", "9", "--performance", "core=1,core=2"], "given twice"),
         (["generate", "LOG", "--jobs", "9", "--system", "moon"], "unknown system 'moon'"),
         (["resample", "SHORT", "--weeks", "2"], "shorter than a week"),
     ],

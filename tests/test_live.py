@@ -185,9 +185,9 @@ def test_watch_shows_a_simulation_once(running: Path, capsys: pytest.CaptureFixt
     assert (code, err) == (0, "")
     for text in (
         "easy (case on 4)",
-        "[######                  ] 25%, 30 s so far, 90 s left",
+        "[#####               ] 25%, 30 s so far, 90 s left",
         "simulated time 120 s; 8 jobs a second; 2 waiting, 1 running, 3 decisions",
-        "pool   core      [##################      ]  75%  3 of 4",
+        "pool   core      [###############     ]  75%  3 of 4",
         "60 s                   1        0    -",
         "120 s                  2        0  1.5",
     ):

@@ -21,7 +21,7 @@ from cpdispatch.cli.output import (
 )
 from cpdispatch.cli.runs import load_runs
 from cpdispatch.cli.times import Times
-from cpdispatch.cli.watch import look
+from cpdispatch.cli.watch import look, table_of_use
 from cpdispatch.cli.watch import saved as saved_in
 from cpdispatch.errors import InputError, UsageError
 
@@ -35,8 +35,6 @@ ROWS = 10
 """Jobs that are shown of those that ran, and of those that waited; ``--json`` has all."""
 NODES = 24
 """Characters of a list of nodes at most."""
-BAR = 20
-"""Characters of a bar."""
 
 
 def status(
@@ -131,14 +129,7 @@ def show(console: Console, found: Moment, run: Run, until_s: int | None = None) 
     console.print(bold(about["dispatcher"], f" {where}: {many}\n"))
     if until_s is not None:
         console.print(f"Not finished; its last checkpoint is at {times.said(until_s)}.\n")
-    table = table_of("", ("group", "resource", "in use"), ("", ""))
-    for use in found.use:
-        share = use.held / use.total
-        bar = f"[{'#' * round(share * BAR):<{BAR}}]"
-        table.add_row(
-            use.group, use.resource, bar, f"{share:.0%}", f"{use.held:,} of {use.total:,}"
-        )
-    print_in_whole_lines(console, table)
+    print_in_whole_lines(console, table_of_use(found.use))
     for name, out in (
         ("down", found.down),
         ("drained", found.drained),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from cpdispatch.analyze.moment import Use
     from cpdispatch.simulator.live import Live
 
 EVERY_S = 1.0
@@ -35,7 +36,7 @@ SILENT_S = 60.0
 """After so many seconds without news, that is said."""
 NEXT_S = 30.0
 """So long a process may take from one simulation to the next."""
-BAR = 24
+BAR = 20
 """Characters of a bar."""
 
 
@@ -194,12 +195,7 @@ def whole(told: Live) -> Iterator[RenderableType]:
         f"simulated time {told.time_s} s; {speed:,.0f} jobs a second; {told.queue:,} waiting, "
         f"{told.running:,} running, {told.dispatches:,} decisions"
     )
-    table = table_of("", ("group", "resource", "in use"), ("", ""))
-    for use in told.use:
-        share = use.held / use.total
-        held = f"{use.held:,} of {use.total:,}"
-        table.add_row(use.group, use.resource, Text(bar(share)), f"{share:.0%}", held)
-    yield table
+    yield table_of_use(told.use)
     last = table_of("", ("last decisions at",), ("queue", "started", "ms"))
     for each in told.last:
         ms = "-" if each.ms is None or each.ms != each.ms else f"{each.ms:,.1f}"
@@ -235,6 +231,17 @@ def silence(told: Live) -> str:
         return "stopped: simulate --resume goes on from its checkpoint"
     silent_s = time.time() - told.written_at
     return f"no news for {duration(silent_s)}" if silent_s > SILENT_S else ""
+
+
+def table_of_use(found: Iterable[Use]) -> Table:
+    """How much is in use of each resource type of each group."""
+    from rich.text import Text
+
+    table = table_of("", ("group", "resource", "in use"), ("", ""))
+    for use in found:
+        share, held = use.held / use.total, f"{use.held:,} of {use.total:,}"
+        table.add_row(use.group, use.resource, Text(bar(share)), f"{share:.0%}", held)
+    return table
 
 
 def bar(share: float, width: int = BAR) -> str:

@@ -80,11 +80,6 @@ def plain(axis: Any, size: float = 9, **ticks: Any) -> None:
     axis.tick_params(colors=INK, labelsize=size, **ticks)
 
 
-def jobs_of(many: int) -> str:
-    """A number of jobs: 1 job, 2,000 jobs."""
-    return f"{many:,} job" + "s" * (many != 1)
-
-
 def literal(name: str) -> str:
     """A name as it is: no dollar sign in it begins a formula."""
     return name.replace("$", r"\$")

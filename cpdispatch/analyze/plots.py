@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, FORMATS, INK, figure, jobs_of, literal, plain, save
+from cpdispatch.analyze.look import COLOURS, FORMATS, INK, figure, literal, plain, save
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import UsageError
 from cpdispatch.extra import needed
+from cpdispatch.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -89,7 +90,7 @@ def workloads(path: str | os.PathLike[str], plotted: list[PlottedWorkload]) -> N
     for axis in axes[1:3]:
         axis.axhline(1, color=INK, linewidth=0.6, linestyle=":", zorder=1)
     handles = [
-        _handle(number, f"{literal(workload.name)} ({jobs_of(len(workload.work_core_s))})")
+        _handle(number, f"{literal(workload.name)} ({counted(len(workload.work_core_s), 'job')})")
         for number, workload in enumerate(plotted)
     ]
     drawn.legend(

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, GREY, INK, figure, jobs_of, literal, plain, save
+from cpdispatch.analyze.look import COLOURS, GREY, INK, figure, literal, plain, save
 from cpdispatch.analyze.plots import check
 from cpdispatch.analyze.power import KINDS, Shape
 from cpdispatch.arrays import FloatArray
+from cpdispatch.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +56,7 @@ def kinds(
         for axis, k in zip(row, chosen, strict=False):
             _profile(axis, jobs[k], profiles[jobs[k]], shapes[jobs[k]])
             axis.set_ylim(0, 1.05 * top_w)
-        row[0].set_ylabel(f"{kind}\n{jobs_of(len(jobs))}\n[W]", fontsize=9, color=INK)
+        row[0].set_ylabel(f"{kind}\n{counted(len(jobs), 'job')}\n[W]", fontsize=9, color=INK)
     for axis in rows[-1]:
         axis.set_xlabel("minutes", fontsize=8, color=INK)
     save(path, drawn)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cpdispatch.errors import CpdispatchError, InterruptedRunError
+from cpdispatch.words import listed
 
 Progress = Callable[[float, int], None]
 Stop = Callable[[], bool]
@@ -74,12 +75,6 @@ Outcome = Done | Failed | Stopped
 Outcomes = Iterator[tuple[Task, Outcome]]
 
 
-def _listed(keys: list[str]) -> str:
-    more = [f"{len(keys) - _NAMED_MAX} more"] if len(keys) > _NAMED_MAX else []
-    *first, last = keys[:_NAMED_MAX] + more
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 class CampaignError(CpdispatchError):
     """Tasks of a campaign failed; the others are done. Each reason is told once.
 
@@ -94,7 +89,7 @@ class CampaignError(CpdispatchError):
         for key, why in failed.items():
             alike.setdefault(why.problem, []).append(key)
         reasons = list(alike.items())
-        named = [f"{_listed(keys)}: {problem}" for problem, keys in reasons[:_NAMED_MAX]]
+        named = [f"{listed(keys, _NAMED_MAX)}: {problem}" for problem, keys in reasons[:_NAMED_MAX]]
         more = sum(len(keys) for _, keys in reasons[_NAMED_MAX:])
         if more:
             named.append(f"and {more} more")

@@ -13,6 +13,7 @@ from cpdispatch.cli.output import DONE, RefusedFiles, bold, console_of_stdout, p
 from cpdispatch.cli.runs import load_runs
 from cpdispatch.cli.times import Times
 from cpdispatch.errors import UsageError
+from cpdispatch.words import counted, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,19 +133,9 @@ def bullet(text: str) -> Table:
     return table
 
 
-def count(number: int, name: str) -> str:
-    """A number of things: 1 job, 2 jobs."""
-    return f"{number:,} {name}" + "s" * (number != 1)
-
-
 def ids(jobs: Sequence[int]) -> str:
     """Jobs by name: job 3; jobs 3 and 4; jobs 3, 4 and 12 more."""
-    if len(jobs) == 1:
-        return f"job {jobs[0]}"
-    shown = [str(job) for job in jobs[:IDS]]
-    if len(jobs) > IDS:
-        return f"jobs {', '.join(shown)} and {len(jobs) - IDS:,} more"
-    return f"jobs {', '.join(shown[:-1])} and {shown[-1]}"
+    return f"job{'s' * (len(jobs) != 1)} {listed([str(job) for job in jobs], IDS)}"
 
 
 def units_of(found: Explanation) -> str:
@@ -157,7 +148,7 @@ def units_of(found: Explanation) -> str:
     places = wished([name for name, _ in found.request])
     on = f", on nodes of {' and '.join(places)}" if places else ""
     on = ", on no node" if NOWHERE in places else on
-    return f"{count(found.units, 'unit')} of {each}" + " each" * (found.units != 1) + on
+    return f"{counted(found.units, 'unit')} of {each}" + " each" * (found.units != 1) + on
 
 
 def facts_of(found: Explanation, times: Times, run: Run) -> Iterator[tuple[str, str]]:
@@ -221,7 +212,7 @@ def never(found: Explanation, run: Run) -> str:
         where = f"nodes of {' and '.join(places)} have" if places else "system has"
         return (
             f"never: the empty {where} room for {found.most_units:,} of its "
-            f"{count(found.units, 'unit')}"
+            f"{counted(found.units, 'unit')}"
         )
     if found.reason == "rejected":
         return "never: the dispatcher refused it"
@@ -255,7 +246,7 @@ def others(found: Explanation) -> Iterator[str]:
         else:
             before = f"{found.first_of_those:,} of them"
         yield (
-            f"{count(found.waiting_at_submit, 'job')} submitted earlier waited when it was "
+            f"{counted(found.waiting_at_submit, 'job')} submitted earlier waited when it was "
             f"submitted. {before} started before it."
         )
     else:
@@ -276,7 +267,7 @@ def others(found: Explanation) -> Iterator[str]:
         kinds = f"{'all ' * (found.overtook > 1)}{some_of[0][1]}"
     else:
         kinds = ", ".join(f"{number:,} {text}" for number, text in some_of)
-    yield f"{count(found.overtook, 'job')} submitted later started before it: {kinds}."
+    yield f"{counted(found.overtook, 'job')} submitted later started before it: {kinds}."
 
 
 def waiting(found: Explanation, times: Times) -> Table:
@@ -321,11 +312,11 @@ def held_by(found: Explanation, stretch: Stretch, times: Times) -> str:
         lacking = " and ".join(map(said, stretch.lacking))
         no_room = COMBINATION in stretch.lacking
         parts.append(f"no {COMBINATION[2:]}" if no_room else f"too little {lacking}")
-        parts[0] += f": room for {fits} of its {count(found.units, 'unit')}"
-        parts.append(f"{count(stretch.ran, 'job')} ran on it, {stretch.ended:,} of them ended")
+        parts[0] += f": room for {fits} of its {counted(found.units, 'unit')}"
+        parts.append(f"{counted(stretch.ran, 'job')} ran on it, {stretch.ended:,} of them ended")
     elif stretch.cause == "maintenance":
         begins = "" if stretch.window_s is None else f" from {times.said(stretch.window_s)} on"
-        room = f"room for {fits} of its {count(found.units, 'unit')}"
+        room = f"room for {fits} of its {counted(found.units, 'unit')}"
         parts.append(f"maintenance{begins}, into which it was expected to run: {room} otherwise")
     else:
         parts.append("the dispatcher: the job fit and was not started")
@@ -336,13 +327,13 @@ def held_by(found: Explanation, stretch: Stretch, times: Times) -> str:
             parts.append(free + (f", until {ids(stretch.then)} started" if stretch.then else ""))
     earlier, later = stretch.started_ahead, stretch.overtook
     if earlier or later:
-        parts.append(f"{earlier:,} earlier and {count(later, 'later job')} started")
+        parts.append(f"{earlier:,} earlier and {counted(later, 'later job')} started")
     if stretch.preferred:
-        parts.append(f"{count(stretch.preferred, 'job')} of a higher priority started")
+        parts.append(f"{counted(stretch.preferred, 'job')} of a higher priority started")
     if stretch.higher:
-        parts.append(f"{count(stretch.higher, 'job')} of partitions of a higher tier started")
+        parts.append(f"{counted(stretch.higher, 'job')} of partitions of a higher tier started")
     if stretch.nodes_out:
-        parts.append(f"{count(stretch.nodes_out, 'node')} out of service")
+        parts.append(f"{counted(stretch.nodes_out, 'node')} out of service")
     return "; ".join(parts)
 
 
@@ -397,7 +388,7 @@ def fewer_units(found: Explanation, times: Times) -> Iterator[Table | str]:
     if whole is not None:
         when = "at once" if whole.at_s == found.submit_s else f"from {times.said(whole.at_s)} on"
         yield (
-            f"As it was: in hindsight, its {count(found.units, 'unit')} would have fit {when}, "
+            f"As it was: in hindsight, its {counted(found.units, 'unit')} would have fit {when}, "
             f"for the {needs} that it needs. The dispatcher could not know how the other jobs "
             "would end, or kept the room for another job."
         )
@@ -425,13 +416,13 @@ def shorter_request(found: Explanation, times: Times) -> Iterator[Table | str]:
         if not found.shorter:
             yield (
                 f"A shorter request: no; at no time before it started was there room for its "
-                f"{count(found.units, 'unit')}."
+                f"{counted(found.units, 'unit')}."
             )
         return
     rows, rest = some(fit)
     yield (
         f"A shorter requested time, with {'all ' * (found.units > 1)}"
-        f"{count(found.units, 'unit')}: the longest that would have fit{rest}"
+        f"{counted(found.units, 'unit')}: the longest that would have fit{rest}"
     )
     table = table_of("", (), (times.column("start"), "after", "for"))
     table.add_column("")

@@ -18,6 +18,7 @@ from cpdispatch.cli.output import (
     status,
     table_of,
 )
+from cpdispatch.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,7 +139,7 @@ def print_import(found: Imported, notes: Mapping[str, int]) -> Console:
     has = ", ".join(
         f"{total:,} {name}" for name, total in zip(system.resources, system.total, strict=True)
     )
-    console.print(f"system: {system.nodes:,} node{'s' * (system.nodes > 1)}, {has}", soft_wrap=True)
+    console.print(f"system: {counted(system.nodes, 'node')}, {has}", soft_wrap=True)
     for sentence in found.told:
         print_sentence(console, sentence)
     return console

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cpdispatch.cli.options import check_spared
 from cpdispatch.cli.output import DONE, bold, console_of_stdout, print_json
 from cpdispatch.errors import UsageError
+from cpdispatch.words import counted
 
 if TYPE_CHECKING:
     from cpdispatch.analyze.plots import PlottedWorkload
@@ -76,15 +77,12 @@ def save_and_print(
         return DONE
     console = console_of_stdout()
     load = "" if summary["load"] is None else f", load {summary['load']:.3f}"
-    what = f"{_jobs(len(made))} in {summary['days']:.1f} days{load}, {summary['serial']:.1%} serial"
+    days, serial = f"{summary['days']:.1f} days", f"{summary['serial']:.1%} serial"
+    what = f"{counted(len(made), 'job')} in {days}{load}, {serial}"
     console.print(bold(str(out), f": {what}"), soft_wrap=True)
     for rule, count in summary["notes"].items():
-        console.print(f"{rule}: {_jobs(count)}", style="dim")
+        console.print(f"{rule}: {counted(count, 'job')}", style="dim")
     return DONE
-
-
-def _jobs(many: int) -> str:
-    return f"{many:,} {'job' if many == 1 else 'jobs'}"
 
 
 def _figures(made: Workload, system: System | None) -> dict[str, Any]:

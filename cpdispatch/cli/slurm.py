@@ -27,6 +27,7 @@ from cpdispatch.cli.output import (
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds, whole_seconds
 from cpdispatch.errors import CpdispatchError, UsageError
+from cpdispatch.words import counted, listed
 
 if TYPE_CHECKING:
     from cpdispatch.adapters.slurm.drive import Driver
@@ -528,8 +529,8 @@ def _show_gain(row: dict[str, Any] | None) -> None:
     wait_s, shadow_s = row["wait_s_mean"], row["shadow_wait_s_mean"]
     print(
         f"gain of {name} since {_clock(row['since_s'])}, simulated until "
-        f"{_clock(row['simulated_until_s'])}: of {_jobs(jobs)} that ended in both, mean wait "
-        f"{wait_s:,.0f} s under Slurm, {shadow_s:,.0f} s under {name}; mean bounded slowdown "
+        f"{_clock(row['simulated_until_s'])}: of {counted(jobs, 'job')} that ended in both, mean "
+        f"wait {wait_s:,.0f} s under Slurm, {shadow_s:,.0f} s under {name}; mean bounded slowdown "
         f"{row['slowdown_mean']:,.2f} and {row['shadow_slowdown_mean']:,.2f}; {since}"
     )
     classes = ", ".join(
@@ -542,7 +543,7 @@ def _show_gain(row: dict[str, Any] | None) -> None:
         f"under {name}; mean wait by length: {classes}"
     )
     if jobs < FEW:
-        print(f"{_jobs(jobs)} {'is' if jobs == 1 else 'are'} too few to tell.", flush=True)
+        print(f"{counted(jobs, 'job')} {'is' if jobs == 1 else 'are'} too few to tell.", flush=True)
     elif round(wait_s) == round(shadow_s):
         print(f"With {name} these jobs would have waited as long.", flush=True)
     elif not wait_s:
@@ -561,10 +562,6 @@ def _show_gain(row: dict[str, Any] | None) -> None:
         print(f"But the longest wait would have been {longer:.0%} longer.", flush=True)
 
 
-def _jobs(many: int) -> str:
-    return f"{many:,} job{'s' * (many != 1)}"
-
-
 def _show_durations(row: dict[str, Any] | None) -> None:
     if row is None:
         return
@@ -572,8 +569,8 @@ def _show_durations(row: dict[str, Any] | None) -> None:
         print(f"durations by {row['predictor']}: no job has ended yet", flush=True)
         return
     print(
-        f"durations by {row['predictor']}: {_jobs(row['jobs'])} ended; mean absolute error "
-        f"{row['error_s_mean']:,.0f} s, {row['under_share']:.1%} of the jobs ran longer; "
+        f"durations by {row['predictor']}: {counted(row['jobs'], 'job')} ended; mean absolute "
+        f"error {row['error_s_mean']:,.0f} s, {row['under_share']:.1%} of the jobs ran longer; "
         f"requested times: {row['requested_error_s_mean']:,.0f} s, "
         f"{row['requested_under_share']:.1%}",
         flush=True,
@@ -740,10 +737,9 @@ def _show(view: View, top: int) -> None:
     if len(order) > top:
         console.print(f"and {len(order) - top} more", soft_wrap=True)
     if view.not_asked:
-        more = f" and {len(view.not_asked) - top} more" if len(view.not_asked) > top else ""
         print_sentence(
             console,
-            f"not asked about: {', '.join(view.not_asked[:top])}{more}; "
+            f"not asked about: {listed(view.not_asked, top)}; "
             "cpdispatch slurm explain --job says why of each",
         )
     for job, why in view.left.items():

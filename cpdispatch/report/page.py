@@ -23,6 +23,7 @@ from cpdispatch.report.lanes import Bars, drawn
 from cpdispatch.simulator import Run
 from cpdispatch.simulator.arrow import array, coded
 from cpdispatch.system import System, is_own
+from cpdispatch.words import counted, listed
 
 Row = dict[str, Any]
 Columns = dict[str, IntArray]
@@ -79,8 +80,8 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
     parts = {
         "TITLE": title,
         "LEAD": escape(
-            f"{words.counted(len(shown[0].run.job_table), 'job')}, "
-            f"{_resources(shown[0].run.system)}, under {words.listed([of.name for of in shown])}."
+            f"{counted(len(shown[0].run.job_table), 'job')}, "
+            f"{_resources(shown[0].run.system)}, under {listed([of.name for of in shown])}."
         ),
         "VERDICT": "".join((
             f"<p>{escape(verdict(beside_best))}</p>", words.longer(rows),
@@ -159,7 +160,7 @@ def verdict(beside_best: Sequence[Row]) -> str:
         return f"The mean bounded slowdown under {named} is {best[key]:,.2f}. {BOUNDED_SLOWDOWN}"
     if 1 - 1 / max(compare.times_first(row, best) for row in counted) < 0.0005:
         names = [compare.name_of(row, beside_best) for row in counted]
-        same = f"{words.listed(names)} have the same mean bounded slowdown"
+        same = f"{listed(names)} have the same mean bounded slowdown"
         return f"{same}, {best[key]:,.2f}. {BOUNDED_SLOWDOWN}"
     told, apart = [], True
     for row in counted:
@@ -210,7 +211,7 @@ def _beside_best(name: str, best: str, row: Row, over: Difference) -> str:
 def _resources(system: System) -> str:
     total = dict(zip(system.resources, system.total.tolist(), strict=True))
     told = ", ".join(f"{many:,} {name}" for name, many in total.items() if is_own(name))
-    return f"{words.counted(system.nodes, 'node')} ({told})"
+    return f"{counted(system.nodes, 'node')} ({told})"
 
 
 def _notes(rows: Sequence[Row], shown: Sequence[Shown]) -> list[str]:

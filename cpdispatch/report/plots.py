@@ -12,8 +12,8 @@ import numpy as np
 
 from cpdispatch.analyze.compare import LENGTHS, SHARES
 from cpdispatch.arrays import FloatArray, IntArray
-from cpdispatch.report import words
 from cpdispatch.simulator.arrow import array
+from cpdispatch.words import listed
 
 if TYPE_CHECKING:
     from cpdispatch.report.page import Shown
@@ -261,7 +261,7 @@ def _decisions(shown: Sequence[Shown]) -> Plot:
 
 def _lacking(shown: Sequence[Shown], having: Any) -> str:
     names = [of.name for run, of in enumerate(shown) if run not in having]
-    return f" {words.listed(names)} {'has' if len(names) == 1 else 'have'} none." if names else ""
+    return f" {listed(names)} {'has' if len(names) == 1 else 'have'} none." if names else ""
 
 
 def mean_steps(shown: Sequence[Shown]) -> dict[int, dict[str, float]]:

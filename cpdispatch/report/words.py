@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from cpdispatch.analyze import compare
+from cpdispatch.words import counted
 
 if TYPE_CHECKING:
     from cpdispatch.report.page import Shown
@@ -43,17 +44,6 @@ def figures_table(rows: Sequence[Row]) -> str:
 def _figure(row: Row, key: str, show: Callable[[float], str]) -> str:
     value = row.get(key)
     return "-" if value is None else escape(show(value) + compare.deviation(row, key, show))
-
-
-def counted(many: int, what: str) -> str:
-    """How many there are of a thing, as 1 job or 2,000 jobs."""
-    return f"{many:,} {what}{'s' * (many != 1)}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them: a, b and c."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def longer(rows: Sequence[Row]) -> str:

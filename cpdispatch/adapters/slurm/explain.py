@@ -17,6 +17,7 @@ from cpdispatch.decision import Decision
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import UsageError
 from cpdispatch.solution.reasons import left_free
+from cpdispatch.words import listed
 from cpdispatch.workloads.slurm.values import task_ranges
 
 MOST = 10
@@ -135,7 +136,7 @@ def _in_queue(
     ahead = [each.key for each in picture.jobs[:position]]
     starts = {each.key: set(nodes) for each, nodes in picture.starts(decision)}
     if ahead:
-        yield f"Before it in the order of submission: {_some(ahead)}."
+        yield f"Before it in the order of submission: {listed(ahead, MOST)}."
     request = instance.queue.request[position]
     able = (instance.system.capacity >= request).all(axis=1)
     down = np.zeros(len(able), dtype=np.bool_)
@@ -145,12 +146,13 @@ def _in_queue(
     names = np.array(picture.names)
     told = f"Nodes that are large enough and allowed: {int(able.sum())}"
     if (able & down).any():
-        told += f"; {_some(names[able & down].tolist())} cannot be used now"
+        told += f"; {listed(names[able & down].tolist(), MOST)} cannot be used now"
     yield f"{told}; with room now: {int(free.sum())}."
     if (free & ~left).any():
         taken = set(names[free & ~left].tolist())
         by = [key for key, nodes in starts.items() if nodes & taken]
-        yield f"Room on {_some(sorted(taken))} goes to jobs that would start now: {_some(by)}."
+        room = f"Room on {listed(sorted(taken), MOST)} goes to jobs that would start now"
+        yield f"{room}: {listed(by, MOST)}."
     yield from _holders(cluster, picture, set(names[able & ~down & ~free].tolist()))
     yield from _reserved(cluster, picture, set(names[able].tolist()))
 
@@ -166,7 +168,7 @@ def _holders(cluster: Cluster, picture: Picture, busy: set[str]) -> Iterator[str
             rows.append((ends[job.number], job.key, on))
     rows.sort()
     for end_s, name, on in rows[:MOST]:
-        yield f"Job {name} is on {_some(on)}; it is expected to end at {_clock(end_s)}."
+        yield f"Job {name} is on {listed(on, MOST)}; it is expected to end at {_clock(end_s)}."
     if len(rows) > MOST:
         yield f"Jobs beside these that are on such nodes: {len(rows) - MOST}."
 
@@ -176,12 +178,7 @@ def _reserved(cluster: Cluster, picture: Picture, able: set[str]) -> Iterator[st
     for blocked in picture.instance.reservations:
         kept = sorted(able & {picture.names[node] for node in blocked.nodes})
         if kept and blocked.start_s <= cluster.now_s:
-            yield f"A reservation keeps {_some(kept)} until {_clock(blocked.end_s)}."
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return ", ".join(names[:MOST]) + more
+            yield f"A reservation keeps {listed(kept, MOST)} until {_clock(blocked.end_s)}."
 
 
 def _clock(time_s: int) -> str:

@@ -24,6 +24,7 @@ from cpdispatch.analyze.compare.rows import (
     times_of,
     value,
 )
+from cpdispatch.words import counted
 
 USERS_SHOWN = 10
 """So many users at most have lines of their own."""
@@ -191,7 +192,7 @@ def legend(rows: Sequence[Row]) -> list[str]:
             if not common:
                 how = "they have none in common, so each figure is of other draws"
             lines.append(
-                f"{name_of(run, rows)} has {own} draw{'s' * (own > 1)}, "
+                f"{name_of(run, rows)} has {counted(own, 'draw')}, "
                 f"{run['first']} {paired['first']}: {how}."
             )
     if any(run["users"] for run in rows):

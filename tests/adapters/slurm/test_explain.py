@@ -34,10 +34,10 @@ def test_a_job_that_waits_is_told_who_is_on_its_nodes(slurm: Recorded) -> None:
     assert "Job 11 of nobody has waited 0 s in main." in text
     assert "It asks for 2 nodes, each with all CPUs and 500 MB." in text
     assert "easy does not start it now: waits for whole nodes." in text
-    assert "Before it in the order of submission: 5, 6, 8, 9, 10." in text
+    assert "Before it in the order of submission: 5, 6, 8, 9 and 10." in text
     assert "allowed: 16; n16 cannot be used now; with room now: 0." in text
     assert "Job 3 is on n04; it is expected to end at " in text
-    assert "Job 1 is on n01, n02; " in text
+    assert "Job 1 is on n01 and n02; " in text
 
 
 def test_a_job_whose_room_goes_to_others_is_told_to_whom(slurm: Recorded) -> None:

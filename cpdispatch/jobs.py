@@ -44,6 +44,8 @@ class Column(IntEnum):
     RESTARTABLE, PRIORITY, TIER, REQUEST,
 ) = map(int, Column)  # fmt: skip
 _BETWEEN = Column.REQUEST - Column.REQUESTED
+TAU_S = 10
+"""Runtime below which a job counts as this long in the bounded slowdown, seconds."""
 LABELLED = ("user", "group", "queue", "executable", "partition")
 UNKNOWN = -1
 PRIORITY_MAX = 2**32 - 1

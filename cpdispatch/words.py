@@ -1,7 +1,8 @@
-"""Words in messages: numbers of things, and lists of names."""
+"""Words in messages: numbers of things, lists of names, local times."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 
@@ -16,3 +17,8 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
     more = len(names) - len(shown)
     parts = [*shown, f"{more:,} more"] if more else shown
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+
+
+def clock(time_s: int) -> str:
+    """A time since 1970 as the local date and time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_s))

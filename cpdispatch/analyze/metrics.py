@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
-
-TAU_S = 10
-"""Runtime below which a job counts as this long in the bounded slowdown, seconds."""
+from cpdispatch.jobs import TAU_S
 
 CLASSES_S = {"short": (0, 3600), "medium": (3600, 5 * 3600 + 1), "long": (5 * 3600 + 1, 2**62)}
 """Classes of runtimes: under 1 h, 1 to 5 h, over 5 h; [from, to) in seconds."""

@@ -27,7 +27,7 @@ from cpdispatch.cli.output import (
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds, whole_seconds
 from cpdispatch.errors import CpdispatchError, UsageError
-from cpdispatch.words import counted, listed
+from cpdispatch.words import clock, counted, listed
 
 if TYPE_CHECKING:
     from cpdispatch.adapters.slurm.drive import Driver
@@ -528,8 +528,8 @@ def _show_gain(row: dict[str, Any] | None) -> None:
         return
     wait_s, shadow_s = row["wait_s_mean"], row["shadow_wait_s_mean"]
     print(
-        f"gain of {name} since {_clock(row['since_s'])}, simulated until "
-        f"{_clock(row['simulated_until_s'])}: of {counted(jobs, 'job')} that ended in both, mean "
+        f"gain of {name} since {clock(row['since_s'])}, simulated until "
+        f"{clock(row['simulated_until_s'])}: of {counted(jobs, 'job')} that ended in both, mean "
         f"wait {wait_s:,.0f} s under Slurm, {shadow_s:,.0f} s under {name}; mean bounded slowdown "
         f"{row['slowdown_mean']:,.2f} and {row['shadow_slowdown_mean']:,.2f}; {since}"
     )
@@ -681,7 +681,7 @@ def _tell(row: dict[str, Any], dry: bool) -> None:
     """Say what a cycle did in a line, and in one more for each job that something happened to."""
     verb = "would be released" if dry else "released"
     print(
-        f"{_clock(row['now_s'])}  {row['running']} run, {row['waiting']} wait, "
+        f"{clock(row['now_s'])}  {row['running']} run, {row['waiting']} wait, "
         f"{len(row['released'])} {verb}, {len(row['started'])} seen to start",
         flush=True,
     )
@@ -708,10 +708,6 @@ def _tell(row: dict[str, Any], dry: bool) -> None:
         print(f"  not understood: {what}")
 
 
-def _clock(now_s: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_s))
-
-
 def _view_row(view: View) -> dict[str, Any]:
     return {
         "now_s": view.now_s, "running": view.running, "jobs": list(view.jobs), "left": view.left,
@@ -723,7 +719,7 @@ def _show(view: View, top: int) -> None:
     console = console_of_stdout()
     starts = sum(bool(seen.nodes) for seen in view.jobs)
     console.print(
-        f"{_clock(view.now_s)}: {view.running} jobs run, {len(view.jobs)} wait, "
+        f"{clock(view.now_s)}: {view.running} jobs run, {len(view.jobs)} wait, "
         f"{starts} would start now",
         soft_wrap=True,
     )

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpdispatch.analyze.metrics import TAU_S
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import allocating, kernel
 from cpdispatch.errors import InputError
+from cpdispatch.jobs import TAU_S
 
 _TAU = float(TAU_S)
 

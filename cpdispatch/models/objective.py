@@ -16,10 +16,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START
 from cpdispatch.errors import unknown
-from cpdispatch.jobs import JobTable
-
-TAU_S = 10
-"""Durations below this count as this in the bounded slowdowns, seconds."""
+from cpdispatch.jobs import TAU_S, JobTable
 
 _SMALLEST_WEIGHT = 10**6
 # A double holds every integer up to 2^53: the solver reports its bounds as doubles.

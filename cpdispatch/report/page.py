@@ -17,6 +17,7 @@ from cpdispatch.analyze.difference import HIGHER, LOWER, NOISE, SAME, Difference
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import UsageError
 from cpdispatch.extra import needed
+from cpdispatch.jobs import TAU_S
 from cpdispatch.report import words
 from cpdispatch.report.columns import packed
 from cpdispatch.report.lanes import Bars, drawn
@@ -266,7 +267,7 @@ def _data(shown: Sequence[Shown]) -> tuple[Columns, dict[str, Any]]:
         "widths": [f"{name} {compare.SHARES[name]}" for name in metrics.WIDTHS],
         "lengths": [f"{name} {compare.LENGTHS[name]}" for name in metrics.CLASSES_S],
         "length_limits": [low for low, _ in metrics.CLASSES_S.values()],
-        "tau": metrics.TAU_S,
+        "tau": TAU_S,
         "begin": begin_s,
         "reasons": reasons,
     }

@@ -18,8 +18,9 @@ import numpy as np
 from cpdispatch import predict
 from cpdispatch.adapters.slurm import kept
 from cpdispatch.adapters.slurm.cluster import NO_LIMIT, Cluster, Job
+from cpdispatch.adapters.slurm.holders import Labels
 from cpdispatch.errors import UsageError
-from cpdispatch.jobs import LABELLED, UNKNOWN, JobTable, Workload, job_block
+from cpdispatch.jobs import LABELLED, JobTable, Workload, job_block
 from cpdispatch.jobs import Job as Asking
 from cpdispatch.predict.guard import Guard
 from cpdispatch.workloads.slurm import jobs as accounting
@@ -29,7 +30,6 @@ FORMAT = "cpdispatch-slurm-durations/1"
 NAME = "durations.json"
 ENDED_MOST = 20_000
 """So many jobs that have ended are kept, the last ones."""
-SAVE_EVERY_S = 60
 """What ended since is still known to Slurm: its MinJobAge is 300 s unless a site changes it."""
 _END, _SUBMIT, _START = range(3)
 
@@ -153,7 +153,7 @@ class Durations:
     _ended: dict[Life, Past] = field(default_factory=dict, repr=False)
     _ended_s: dict[str, int] = field(default_factory=dict, repr=False)
     """When the last job of each key ended: one that was queued again shows a later submission."""
-    _labels: dict[str, dict[str, int]] = field(init=False, repr=False)
+    _labels: Labels = field(default_factory=Labels, repr=False)
     _named: int = field(default=0, repr=False)
     _number: int = field(default=0, repr=False)
     _now_s: int = field(default=0, repr=False)
@@ -168,7 +168,6 @@ class Durations:
             )
         predict.warm_up(predictor)
         self._guard = Guard(predictor, live=True)
-        self._labels = {name: {} for name in LABELLED}
 
     @property
     def faults(self) -> Mapping[str, int]:
@@ -198,7 +197,7 @@ class Durations:
         for key in [key for key in self._open if key not in present]:
             if not cluster.in_array(key):
                 self._guard.leave(self._open.pop(key).asking)  # how long it ran nobody knows
-        if self._saved_s is None or not 0 <= cluster.now_s - self._saved_s < SAVE_EVERY_S:
+        if self._saved_s is None or not 0 <= cluster.now_s - self._saved_s < kept.SAVE_EVERY_S:
             self.save()
             self._saved_s = cluster.now_s
 
@@ -298,14 +297,14 @@ class Durations:
 
     def _submit(self, past: Past, now_s: int) -> _Open:
         """Ask the predictor about a job that is new."""
-        labels = {name: self._label(name, text) for name, text in _names_of(past).items()}
+        labels = {name: self._labels.number(name, text) for name, text in _names_of(past).items()}
         self._number += 1
         asking = Asking(
             self._number, past.submit_s, past.nodes, (past.core, past.gpu, past.memory_mb),
             past.limit_s, past.limit_s, past.limit_s, 1, *(labels[name] for name in LABELLED),
         )  # fmt: skip
         if isinstance(self._guard.predictor, predict.Naming):
-            names = self._labels["executable"]
+            names = self._labels.by_name["executable"]
             if len(names) > self._named:
                 self._named = len(names)
                 self._guard.predictor.names(tuple(names))
@@ -330,11 +329,7 @@ class Durations:
 
     def _name(self, past: Past) -> None:
         for name, text in _names_of(past).items():
-            self._label(name, text)
-
-    def _label(self, column: str, text: str) -> int:
-        known = self._labels[column]
-        return known.setdefault(text, len(known)) if text else UNKNOWN
+            self._labels.number(name, text)
 
 
 def _names_of(past: Past) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,7 +16,7 @@ from cpdispatch.decision import Decision
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import UsageError
 from cpdispatch.solution.reasons import left_free
-from cpdispatch.words import listed
+from cpdispatch.words import clock, listed
 from cpdispatch.workloads.slurm.values import task_ranges
 
 MOST = 10
@@ -80,7 +79,7 @@ def _not_in_queue(cluster: Cluster, picture: Picture, rules: Rules, key: str) ->
     left = {each.key: why for each, why in picture.left}
     if job.running:
         nodes = ", ".join(sorted(share.node for share in job.shares))
-        yield f"{who} runs since {_clock(job.start_s)} on {nodes}."
+        yield f"{who} runs since {clock(job.start_s)} on {nodes}."
     elif job.ended:
         yield f"{who} has ended: {job.state.lower()}."
     elif not job.pending:
@@ -168,7 +167,7 @@ def _holders(cluster: Cluster, picture: Picture, busy: set[str]) -> Iterator[str
             rows.append((ends[job.number], job.key, on))
     rows.sort()
     for end_s, name, on in rows[:MOST]:
-        yield f"Job {name} is on {listed(on, MOST)}; it is expected to end at {_clock(end_s)}."
+        yield f"Job {name} is on {listed(on, MOST)}; it is expected to end at {clock(end_s)}."
     if len(rows) > MOST:
         yield f"Jobs beside these that are on such nodes: {len(rows) - MOST}."
 
@@ -178,8 +177,4 @@ def _reserved(cluster: Cluster, picture: Picture, able: set[str]) -> Iterator[st
     for blocked in picture.instance.reservations:
         kept = sorted(able & {picture.names[node] for node in blocked.nodes})
         if kept and blocked.start_s <= cluster.now_s:
-            yield f"A reservation keeps {listed(kept, MOST)} until {_clock(blocked.end_s)}."
-
-
-def _clock(time_s: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_s))
+            yield f"A reservation keeps {listed(kept, MOST)} until {clock(blocked.end_s)}."

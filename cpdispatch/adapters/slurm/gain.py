@@ -44,12 +44,10 @@ from cpdispatch.analyze.metrics import CLASSES_S
 from cpdispatch.decision import Reason
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import UsageError
+from cpdispatch.jobs import TAU_S
 
 FORMAT = "cpdispatch-slurm-gain/1"
 NAME = "gain.json"
-BOUND_S = 10
-"""Of the bounded slowdown."""
-SAVE_EVERY_S = 60
 FEW = 100
 """With fewer jobs a difference says nothing."""
 _STARTABLE = frozenset(("None", "", "Resources", "Priority"))
@@ -149,7 +147,7 @@ class Totals(msgspec.Struct):
 
 
 def _slowdown(wait_s: int, runtime_s: int) -> float:
-    return max(1.0, (wait_s + runtime_s) / max(runtime_s, BOUND_S))
+    return max(1.0, (wait_s + runtime_s) / max(runtime_s, TAU_S))
 
 
 class _File(msgspec.Struct):
@@ -232,7 +230,7 @@ class Gain:
             if instant_s is None or instant_s >= min(cluster.now_s, self._sure_s(cluster.now_s)):
                 break
             self._decide(cluster, instant_s)
-        if not 0 <= cluster.now_s - self._saved_s < SAVE_EVERY_S:
+        if not 0 <= cluster.now_s - self._saved_s < kept.SAVE_EVERY_S:
             self.save()
 
     def as_dict(self) -> dict[str, Any]:

@@ -86,24 +86,31 @@ def running_of(cluster: Cluster, rows: Sequence[Holds], more: More, labels: Labe
 
 
 class Labels:
-    """Names of users, accounts and the like, by number."""
+    """Names of users, accounts and the like, and a number for each.
+
+    Attributes
+    ----------
+    by_name : dict of str to dict
+        The numbers by the names, for each column; in the order of the numbers.
+    """
 
     def __init__(self) -> None:
-        self._number: dict[str, dict[str, int]] = {name: {} for name in LABELLED}
+        self.by_name: dict[str, dict[str, int]] = {name: {} for name in LABELLED}
 
     def of(self, jobs: Sequence[Job | None]) -> dict[str, list[int]]:
         """The numbers of these jobs' names."""
         return {
-            "user": [self._of("user", job.user if job else "") for job in jobs],
-            "group": [self._of("group", job.account if job else "") for job in jobs],
-            "queue": [self._of("queue", job.qos if job else "") for job in jobs],
-            "partition": [self._of("partition", job.partition if job else "") for job in jobs],
+            "user": [self.number("user", job.user if job else "") for job in jobs],
+            "group": [self.number("group", job.account if job else "") for job in jobs],
+            "queue": [self.number("queue", job.qos if job else "") for job in jobs],
+            "partition": [self.number("partition", job.partition if job else "") for job in jobs],
         }
 
-    def _of(self, column: str, name: str) -> int:
-        known = self._number[column]
+    def number(self, column: str, name: str) -> int:
+        """The number of a name; that of the unknown for none."""
+        known = self.by_name[column]
         return known.setdefault(name, len(known)) if name else UNKNOWN
 
     def names(self) -> dict[str, tuple[str, ...]]:
         """The names behind the numbers so far."""
-        return {column: tuple(known) for column, known in self._number.items()}
+        return {column: tuple(known) for column, known in self.by_name.items()}

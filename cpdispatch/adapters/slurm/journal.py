@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from cpdispatch.files import parse_json, replacing, sweep
+from cpdispatch.files import parse_json, sweep, write_bytes
 
 FORMAT = "cpdispatch-slurm-journal/1"
 NAME = "journal.json"
@@ -103,8 +103,7 @@ class Journal:
         file = _File(FORMAT, self.jobs, holds=True, lost=self.lost, unread=self.unread)
         content = msgspec.json.encode(file)
         if content != self._kept:
-            with replacing(self._path) as temporary:
-                temporary.write_bytes(content)
+            write_bytes(self._path, content)
             self._kept = content
 
     def seen(self, unread: list[str]) -> None:

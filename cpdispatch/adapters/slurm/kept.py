@@ -8,8 +8,10 @@ from typing import TypeVar
 import msgspec
 
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import parse_json, replacing, sweep
+from cpdispatch.files import parse_json, sweep, write_bytes
 
+SAVE_EVERY_S = 60
+"""Seconds between two versions of a file."""
 Struct = TypeVar("Struct")
 
 
@@ -45,8 +47,7 @@ def load(
 
 def save(path: Path, content: object) -> None:
     """Write a file, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(msgspec.json.encode(content))
+    write_bytes(path, msgspec.json.encode(content))
 
 
 def _free_name(path: Path) -> Path:

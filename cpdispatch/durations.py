@@ -8,6 +8,8 @@ UNITS_S = {"ms": 1e-3, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "s": 1
 """Seconds of each unit; ``ms`` and ``min`` come before the letters that they end with."""
 
 
+YEAR_10000_S = 253_402_300_800
+"""No job is submitted then, if times are seconds since 1970: a clock in milliseconds is later."""
 LIMIT_S = 2**48
 """Longest time in whole seconds, and largest number of anything, see `cpdispatch.system.LIMIT`."""
 

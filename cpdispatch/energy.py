@@ -162,9 +162,6 @@ def _read(path: str, name: str, column: str) -> Steps:
         )  # fmt: skip
     found: list[tuple[int, float]] = []
     for line, cells in lines:
-        if len(cells) != len(head):
-            problem = f"the row has {len(cells)} cells, the first line {len(head)}"
-            raise InputError(problem, file=path, line=line)
         row = []
         for field, cell in zip(head, cells, strict=True):
             try:

@@ -501,7 +501,7 @@ def _draw(text: str) -> Draw:
 
 def _rows(path: str | os.PathLike[str]) -> list[Row]:
     """The rows of a file of events."""
-    lines = csv_rows(path)
+    lines = csv_rows(path, "several nodes in a cell have spaces between them")
     _, names = next(lines)
     _check_header(names, path)
     found: list[Row] = []
@@ -531,11 +531,6 @@ def _check_header(names: list[str], path: str | os.PathLike[str]) -> None:
 
 def _row(cells: list[str], names: list[str], line: int, wrong: partial[InputError]) -> Row:
     """A line of the table; ``wrong`` is the error in it, to be said what it is."""
-    if len(cells) != len(names):
-        raise wrong(
-            f"the row has {len(cells)} cells, the first line {len(names)}",
-            advice="several nodes in a cell have spaces between them",
-        )
     cell = dict(zip(names, cells, strict=True))
     kind = cell["kind"]
     if kind not in KINDS:

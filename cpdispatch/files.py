@@ -25,6 +25,7 @@ from cpdispatch.errors import InputError, UsageError, in_a_line
 from cpdispatch.structure import misfit
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -84,15 +85,20 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         return unpack(packed)
 
 
-def csv_rows(path: str | os.PathLike[str]) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: str | os.PathLike[str], advice: str = "") -> Iterator[tuple[int, list[str]]]:
     """Give the first line of a CSV file and those that are not blank, with their numbers.
 
     Cells are without blanks around them.
 
+    Parameters
+    ----------
+    advice : str
+        What to do about a line that has more cells or fewer than the first one.
+
     Raises
     ------
     InputError
-        When the file is not UTF-8 text, or a line is not CSV.
+        When the file is not UTF-8 text, or a line is not CSV or not as wide as the first one.
     """
     try:
         text = read_text(path).decode()
@@ -100,11 +106,16 @@ def csv_rows(path: str | os.PathLike[str]) -> Iterator[tuple[int, list[str]]]:
         raise InputError("is not UTF-8 text", file=path, advice="save it as UTF-8") from error
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        yield 1, [cell.strip() for cell in next(lines, [])]
+        head = [cell.strip() for cell in next(lines, [])]
+        yield 1, head
         for cells in lines:
             cells = [cell.strip() for cell in cells]
-            if any(cells):
-                yield lines.line_num, cells
+            if not any(cells):
+                continue
+            if len(cells) != len(head):
+                problem = f"the row has {len(cells)} cells, the first line {len(head)}"
+                raise InputError(problem, file=path, line=lines.line_num, advice=advice)
+            yield lines.line_num, cells
     except csv.Error as error:
         raise InputError(f"is not CSV: {error}", file=path, line=lines.line_num) from error
 
@@ -326,6 +337,22 @@ def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
     except Exception as error:  # whatever Arrow makes of damaged data
         raise _no_parquet(content, path) from error
     return table
+
+
+def parquet_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Return a Parquet file's table as pandas has it; an index that has a name is a column.
+
+    Raises
+    ------
+    InputError
+        When `read_parquet` does, or pandas cannot read its own notes in the file.
+    """
+    table = read_parquet(path)
+    try:
+        frame: pd.DataFrame = table.to_pandas()
+    except Exception as error:  # whatever pandas makes of its own notes in the file
+        raise InputError(f"cannot be read as a table: {in_a_line(error)}", file=path) from error
+    return frame.reset_index() if any(name is not None for name in frame.index.names) else frame
 
 
 def _compare_counts(about: pq.FileMetaData) -> None:

@@ -118,7 +118,7 @@ def difference(
         raise UsageError(f"{len(a)} and {len(b)} values: pairs are needed, at least one")
     if not (np.isfinite(a).all() and np.isfinite(b).all() and min(a.min(), b.min()) >= 0):
         raise UsageError("a difference needs finite values of 0 or more")
-    ratio = float(_quotients(a.sum(), b.sum(), nothing=1.0))
+    ratio = float(quotients(a.sum(), b.sum(), nothing=1.0))
     if len(a) < PAIRS_MIN:
         return Difference(ratio, None, None, len(a), over, TOO_FEW)
     if (a == b).all():
@@ -132,13 +132,13 @@ def interval(values: FloatArray, values_first: FloatArray) -> tuple[float, float
     """The interval of `difference`; of `PAIRS_MIN` pairs or more, shape (pairs,) each."""
     sums, sums_first = _sums_of_subsets(np.stack((values, values_first), axis=1)).T
     # A set in which both sums are 0 is no evidence for either side.
-    lowest = np.sort(_quotients(sums, sums_first, nothing=0.0))
-    highest = np.sort(_quotients(sums, sums_first, nothing=np.inf))
+    lowest = np.sort(quotients(sums, sums_first, nothing=0.0))
+    highest = np.sort(quotients(sums, sums_first, nothing=np.inf))
     outside = int((1 - CONFIDENCE) / 2 * (len(sums) + 1) + 1e-9)
     return float(lowest[outside - 1]), float(highest[-outside])
 
 
-def _quotients(above: FloatArray, below: FloatArray, nothing: float) -> FloatArray:
+def quotients(above: FloatArray, below: FloatArray, nothing: float) -> FloatArray:
     """Quotients of numbers that are 0 or more; by 0 infinite, and ``nothing`` of 0 by 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.divide(above, below)

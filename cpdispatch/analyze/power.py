@@ -33,8 +33,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cpdispatch.arrays import FloatArray
+from cpdispatch.durations import YEAR_10000_S
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import not_a_table, other_commas, read_parquet, read_text
+from cpdispatch.files import not_a_table, other_commas, parquet_frame, read_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +47,6 @@ LONGEST_S = 3650 * 86_400
 """Longest time from a job's first sample to its last: a mistyped time must not ask for more."""
 SPARSE_S = 1000
 """Samples that are so far apart say nothing of minutes; a second is so many milliseconds."""
-YEAR_10000_S = 253_402_300_800
 OUTLIER = 3.0
 """Minutes that are so many standard deviations away from the mean are left out."""
 WINDOWS = 6
@@ -296,7 +296,7 @@ def _table(path: Path, job: str) -> pd.DataFrame:
     import pandas as pd
 
     if path.suffix == ".parquet":
-        return read_parquet(path).to_pandas()
+        return parquet_frame(path)
     content = read_text(path)
     try:
         return pd.read_csv(

@@ -31,7 +31,7 @@ class Times:
 
     def cell(self, at_s: int) -> str:
         """A time in a column of a table, see `column`."""
-        from cpdispatch.workloads.clock import YEAR_10000_S
+        from cpdispatch.durations import YEAR_10000_S
 
         if self.began_s is None or not 0 <= self.began_s + at_s < YEAR_10000_S:
             return str(at_s)

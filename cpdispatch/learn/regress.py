@@ -20,6 +20,7 @@ from cpdispatch.learn.fit import FORMS, Fit, fit
 from cpdispatch.learn.measure import MEASURES, Meter
 from cpdispatch.learn.place import HERE, Place, about
 from cpdispatch.learn.weeks import MANY, rebased
+from cpdispatch.models.objective import processors
 from cpdispatch.parameters import whole
 from cpdispatch.simulator.replay import fingerprint
 from cpdispatch.system import System
@@ -216,7 +217,7 @@ def _pairs(workload: Workload, system: System, regression: Regression) -> list[I
     """Runtimes, processors and arrivals of each pair, shape (3, |S| + |Q|) each."""
     size = regression.running + regression.queued
     table = workload.table
-    q = np.maximum(table.units * table.request[:, 0], 1)
+    q = processors(table)
     fits = np.flatnonzero(q <= system.total[0])
     if len(fits) < size:
         raise InputError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cpdispatch.analyze.difference import quotients
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics.backfill import Backfill
@@ -280,7 +281,7 @@ def _pairs(candidates: Sequence[Candidate], by_half: dict[str, FloatArray]) -> p
     rows = []
     for half, measured in by_half.items():
         mean = measured.mean(axis=0)
-        share = relative(mean, mean[:1])
+        share = quotients(mean, mean[:1], nothing=1.0)
         for number, candidate in enumerate(candidates):
             rows.append(
                 (
@@ -303,7 +304,7 @@ def _deciles(
     for half, (at, candidate) in product(HALVES, enumerate(candidates)):
         if (candidate.primary, candidate.backfill) != (picked.primary, picked.backfill):
             continue
-        share = relative(by_half[half][:, at], by_half[half][:, 0])
+        share = quotients(by_half[half][:, at], by_half[half][:, 0], nothing=1.0)
         for number, name in enumerate(MEASURES):
             values = deciles(share[:, number])
             rows += [
@@ -311,12 +312,6 @@ def _deciles(
                 for percent, value in zip(DECILES, values.tolist(), strict=True)
             ]
     return pd.DataFrame(rows, columns=["half", "threshold_s", "measure", "percent", "relative"])
-
-
-def relative(measured: FloatArray, baseline: FloatArray) -> FloatArray:
-    """Measures relative to a baseline's: 1 where both are 0, infinite where only the latter is."""
-    nothing = np.where(measured == 0, 1.0, np.inf) + np.zeros_like(baseline)
-    return np.divide(measured, baseline, out=nothing, where=baseline > 0)
 
 
 def deciles(values: FloatArray) -> FloatArray:

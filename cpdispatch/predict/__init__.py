@@ -139,7 +139,7 @@ class Remembering(Predictor, Protocol):
 
 @runtime_checkable
 class Bounding(Predictor, Protocol):
-    """A predictor that says when a job has turned out to be another than it was taken for."""
+    """A predictor that can bound a job: one that outlives its bound is killed and queued again."""
 
     def bound(self, job: Job) -> int | None:
         """Seconds that a job just submitted runs at most if it was judged rightly; None: any.
@@ -326,7 +326,7 @@ def memory_of(predictor: Predictor, workload: Workload) -> Memory | None:
 
 
 def bounding(predictor: Predictor) -> Bounding:
-    """The predictor, if it says when a job has turned out to be another than it was taken for.
+    """The predictor, if it can bound jobs.
 
     Raises
     ------

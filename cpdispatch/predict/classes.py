@@ -16,12 +16,11 @@ from cpdispatch.compile import kernel
 from cpdispatch.extra import check, needed
 from cpdispatch.jobs import UNKNOWN, Job, Workload
 from cpdispatch.predict.actual import Actual
-from cpdispatch.workloads.clock import wall_s
+from cpdispatch.workloads.clock import DAY_S, WEEK_S, wall_s
 
 if TYPE_CHECKING:
     from cpdispatch.predict import Tables
 
-WEEK_S, DAY_S = 7 * 86_400, 86_400
 WINDOW = 10_000
 """Jobs that ended last, on which the forest is trained."""
 REMEMBERED = 10_000

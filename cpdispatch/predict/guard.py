@@ -80,7 +80,7 @@ class Guard:
         return self._seconds("upper", job, now) if self._cautious else job.requested_s
 
     def bound(self, job: Job) -> int | None:
-        """Seconds after which a job is another than it was taken for; None: never."""
+        """Seconds that a job runs at most if it was judged rightly; None: any."""
         answer = self._call("bound", job)
         if answer is None:
             return None

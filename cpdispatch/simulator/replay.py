@@ -8,8 +8,6 @@ import platform
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
-from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +16,7 @@ from typing import Any, TypeGuard, TypeVar
 import msgspec
 import numpy as np
 
-from cpdispatch import dispatch, energy, own, predict, toys
+from cpdispatch import __version__, dispatch, energy, own, predict, toys
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
 from cpdispatch.data import AdditionalData
@@ -315,12 +313,6 @@ def _begun(
     return _Replay(about, simulation, made), known
 
 
-@cache
-def _version() -> str:
-    """The package's version: reading it takes a quarter of the replay of a dozen jobs."""
-    return version("cpdispatch")
-
-
 def about_run(
     workload: Workload, system: System, rules: dict[str, Any], settings: Settings
 ) -> dict[str, Any]:
@@ -328,7 +320,7 @@ def about_run(
     bound: Starvation | None = rules["starvation"]
     events: Events | None = rules["events"]
     return {
-        "version": _version(),
+        "version": __version__,
         "python": platform.python_version(),
         "workload": workload.name,
         "workload_sha256": fingerprint(workload, rules["dependencies"]),

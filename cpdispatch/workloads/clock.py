@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.durations import YEAR_10000_S
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
 
@@ -22,8 +23,6 @@ SLOT_S = DAY_S // SLOTS
 DAYS_MAX = 400_000
 """Most days that are looked at one by one: a mistyped time must not ask for more."""
 
-YEAR_10000_S = 253_402_300_800
-"""No job is submitted then, if times are seconds since 1970: a clock in milliseconds is later."""
 TOO_LATE = "beyond the year 9999: times are seconds; divide milliseconds by 1000"
 YEAR_1990_S = 631_152_000
 """A log whose first submission is later than this counts seconds since 1970, as Slurm does."""

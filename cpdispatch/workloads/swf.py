@@ -16,12 +16,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.durations import YEAR_10000_S
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.files import opened, read_text, resembles, unlike, with_newlines, writing
 from cpdispatch.jobs import UNKNOWN, Column, Workload
 from cpdispatch.system import LIMIT, System, is_own
 from cpdispatch.workloads.clean import BoolArray, NoJobError, RawLog, clean
-from cpdispatch.workloads.clock import STATE_IT, TOO_LATE, YEAR_10000_S, stated
+from cpdispatch.workloads.clock import STATE_IT, TOO_LATE, stated
 
 FIELDS = (
     "job number", "submit time", "wait time", "run time", "allocated processors",

@@ -52,10 +52,11 @@ import numpy as np
 
 from cpdispatch.access.spread import PER_NODE
 from cpdispatch.arrays import IntArray
+from cpdispatch.durations import YEAR_10000_S
 from cpdispatch.errors import InputError, UsageError, in_a_line
 from cpdispatch.files import (
     other_commas,
-    read_parquet,
+    parquet_frame,
     read_text,
     replacing,
     resembles,
@@ -82,7 +83,7 @@ from cpdispatch.jobs import (
 from cpdispatch.parameters import whole
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.clean import BoolArray, RawLog, clean
-from cpdispatch.workloads.clock import TOO_LATE, YEAR_10000_S
+from cpdispatch.workloads.clock import TOO_LATE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,13 +278,7 @@ def check_widths(text: bytes, columns: int, path: Path) -> None:
 
 
 def _read_parquet(path: Path, restartable: str) -> pd.DataFrame:
-    table = read_parquet(path)
-    try:
-        frame: pd.DataFrame = table.to_pandas()
-    except Exception as error:  # whatever pandas makes of its own notes in the file
-        raise InputError(f"cannot be read as a table: {in_a_line(error)}", file=path) from error
-    if any(name is not None for name in frame.index.names):
-        frame = frame.reset_index()
+    frame = parquet_frame(path)
     frame.columns = frame.columns.astype(str)
     _check_columns(list(frame.columns), path, restartable=restartable)
     return frame

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cpdispatch import dispatch
+from cpdispatch.analyze.difference import quotients
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.policies import NO_THRESHOLD
 from cpdispatch.learn.measure import Meter
@@ -20,7 +21,6 @@ from cpdispatch.learn.tune import (
     Tuning,
     best_of,
     deciles,
-    relative,
     tune,
 )  # fmt: skip
 from cpdispatch.learn.weeks import halves, made_up
@@ -129,7 +129,7 @@ def test_deciles_are_values_that_occur() -> None:
 
 
 def test_a_week_without_waits_has_a_relative_measure_all_the_same() -> None:
-    found = relative(np.array([2.0, 0.0, 3.0]), np.array([4.0, 0.0, 0.0]))
+    found = quotients(np.array([2.0, 0.0, 3.0]), np.array([4.0, 0.0, 0.0]), nothing=1.0)
     assert found.tolist() == [0.5, 1.0, np.inf]
 
 

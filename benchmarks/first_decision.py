@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -61,12 +60,7 @@ def main() -> None:
             if way == "adapter" and "test=" in dispatcher:
                 continue  # AccaSim cannot kill a job and queue it again
             with tempfile.TemporaryDirectory() as cache:
-                done = subprocess.run(
-                    [sys.executable, __file__, "--one", way, dispatcher],
-                    env={**os.environ, "NUMBA_CACHE_DIR": cache}, stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL, text=True, check=True,
-                )  # fmt: skip
-            told = json.loads(done.stdout.splitlines()[-1])
+                told = script.in_a_process(__file__, way, dispatcher, NUMBA_CACHE_DIR=cache)
             row = "  ".join(f"{key} {value:,.1f}" for key, value in told.items())
             print(f"{dispatcher:14} {way:9} {row}", flush=True)
             if given.write:

@@ -17,7 +17,6 @@ Everything is of the seed 0. It takes about five minutes on two cores.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ import script
 
 from cpdispatch.cli.learn import LUBLIN_TEST_JOBS
 from cpdispatch.cli.lublin import LUBLIN, LUBLIN_JOBS, lublin_jobs
+from cpdispatch.files import csv_of, write_bytes
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import find
 from cpdispatch.jobs import Workload
@@ -105,11 +105,9 @@ def _scientific(value: float | None) -> str:
 
 
 def write(folder: Path, name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with (folder / f"learning_{name}.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(rows)
-    print(file.name, flush=True)
+    path = folder / f"learning_{name}.csv"
+    write_bytes(path, csv_of([head, *rows]))
+    print(path, flush=True)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import script
 
 from cpdispatch.arrays import FloatArray
 from cpdispatch.campaign import Shared, Task, Workers, completed
-from cpdispatch.files import write_bytes
+from cpdispatch.files import csv_of, write_bytes
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
 
@@ -154,9 +154,7 @@ def merged(
 
 def table_of(lines: Iterable[Sequence[str]]) -> str:
     """Lines as a CSV file."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
+    return csv_of(lines).decode()
 
 
 def rows_of(name: str) -> list[list[str]]:

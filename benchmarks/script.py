@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cpdispatch.errors import CpdispatchError, InputError
 
@@ -35,6 +37,15 @@ def run(file: str) -> NoReturn:
         sys.exit(BAD_INPUT)  # the command has said why
     print(f"{name}: {problem}", file=sys.stderr)
     sys.exit(BAD_INPUT)
+
+
+def in_a_process(file: str, *words: str, **environment: str) -> Any:
+    """What a script, run anew with ``--one`` and these words, prints at last, as JSON."""
+    done = subprocess.run(
+        [sys.executable, file, "--one", *words], env={**os.environ, **environment},
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def count(text: str) -> int:

@@ -16,7 +16,6 @@ second. The jobs only sleep, and every daemon runs here: cycle times are those o
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import pwd
 import shutil
@@ -40,6 +39,7 @@ from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client
 from cpdispatch.adapters.slurm.drive import Driver
 from cpdispatch.adapters.slurm.rules import Rules
+from cpdispatch.files import csv_of, write_bytes
 from tests.adapters.slurm.cluster import Cluster, missing
 from tests.adapters.slurm.jobs import (
     PARTITIONS,
@@ -139,15 +139,14 @@ def write_table(runs: Path, path: Path) -> None:
         row = msgspec.json.decode(line)
         key = (row["dispatcher"], row["nodes"], row["longest_s"], row["jobs"] // 10 * 10)
         alike.setdefault(key, []).append(row)
-    with path.open("w", newline="") as file:
-        out = csv.writer(file, lineterminator="\n")
-        out.writerow(["dispatcher", "nodes", "longest job s", "jobs", "runs", *TABLE])
-        for (name, nodes, longest_s, jobs), rows in alike.items():
-            means = [
-                f"{statistics.mean(row[key] for row in rows):.{digits}f}" if key in rows[0] else ""
-                for key, digits in TABLE.values()
-            ]
-            out.writerow([f"`{name}`", nodes, longest_s, jobs, len(rows), *means])
+    table: list[list[Any]] = [["dispatcher", "nodes", "longest job s", "jobs", "runs", *TABLE]]
+    for (name, nodes, longest_s, jobs), rows in alike.items():
+        means = [
+            f"{statistics.mean(row[key] for row in rows):.{digits}f}" if key in rows[0] else ""
+            for key, digits in TABLE.values()
+        ]
+        table.append([f"`{name}`", nodes, longest_s, jobs, len(rows), *means])
+    write_bytes(path, csv_of(table))
 
 
 def main() -> None:

@@ -24,7 +24,6 @@ was to be submitted. A run in which no job ends for too long is given up, and sa
 from __future__ import annotations
 
 import argparse
-import csv
 import gzip
 import os
 import re
@@ -49,6 +48,7 @@ import script
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 import cpdispatch as cpd
+from cpdispatch.files import csv_of, write_bytes
 from tests.adapters.slurm.cluster import Cluster, missing
 
 CPUS = 100
@@ -324,8 +324,7 @@ def show_quality(
     for line in table:
         print(*line, sep="\t")
     if path is not None:
-        with path.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(table)
+        write_bytes(path, csv_of(table))
 
 
 if __name__ == "__main__":

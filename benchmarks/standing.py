@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import subprocess
-import sys
 from time import perf_counter
 
 import script
@@ -61,11 +59,7 @@ def main() -> None:
     print(f"limit {LIMIT_S * 1e3:.0f} ms")
     for system in given.systems:
         for dispatcher in given.dispatchers:
-            done = subprocess.run(
-                [sys.executable, __file__, "--one", system, str(given.queued), dispatcher],
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
-            )  # fmt: skip
-            told = json.loads(done.stdout.splitlines()[-1])
+            told = script.in_a_process(__file__, system, str(given.queued), dispatcher)
             row = "  ".join(f"{key} {value:,.0f}" for key, value in told.items())
             print(f"{system:6} {dispatcher:22} {row}", flush=True)
             if given.write:

@@ -497,7 +497,7 @@ def untuned() -> list[str]:
             if row is None:
                 cells.append("")
                 continue
-            cells.append(f"{interval(row)}; {row['wait_max_worst']}")
+            cells.append(f"{around(row)}; {row['wait_max_worst']}")
         lines.append([log, jobs, "/".join(sorted(counts, key=int)), *cells])
     return markdown(["log", "jobs", "cuts", *named.values()], lines, texts=2)
 
@@ -508,24 +508,25 @@ def untuned_model() -> list[str]:
     for row in sorted(rows("untuned", dispatcher=UNTUNED_MODEL), key=by_log_and_size):
         of = {r["dispatcher"]: r for r in rows("untuned", log=row["log"], size=row["size"])}
         beside = [of["easy-saf-saf:wait=0.6"], of["best"], row]
-        cells = [f"{interval(each)}; {each['wait_max_worst']}" for each in beside]
+        cells = [f"{around(each)}; {each['wait_max_worst']}" for each in beside]
         lines.append([row["log"], row["cuts"], *cells, row["above"], row["decision_ms"]])
     head = ["log", "cuts", "`easy-saf-saf`", "`best`", "`hcp`, `forest`",
             "longest wait above 1.3 under `hcp`", "ms a decision"]  # fmt: skip
     return markdown(head, lines)
 
 
-def interval(row: Row) -> str:
-    """A mean and its interval, if that is more than the mean."""
-    around = f" ({row['slowdown_low']} to {row['slowdown_high']})" * (row["cuts"] != "1")
-    return row["slowdown"] + around
+def around(row: Row, column: str = "slowdown") -> str:
+    """A mean with its interval, if that is more than the mean."""
+    low, high = row[f"{column}_low"], row[f"{column}_high"]
+    more = low and row.get("cuts") != "1"
+    return f"{row[column]} ({low} to {high})" if more else row[column]
 
 
 def untuned_all() -> list[str]:
     """Over all cuts: slowdown, longest wait and cost of each dispatcher."""
     of = {row["dispatcher"]: row for row in rows("untuned", log="all", size="all")}
     lines = [
-        [title, interval(of[name]), f"{of[name]['above']} of {of[name]['cuts']}",
+        [title, around(of[name]), f"{of[name]['above']} of {of[name]['cuts']}",
          of[name]["wait_max_worst"], of[name]["decision_ms"]]
         for name, title in UNTUNED.items()
     ]  # fmt: skip
@@ -541,7 +542,7 @@ def untuned_best() -> list[str]:
     lines = []
     for log in dict.fromkeys(row["log"] for row in every):
         of = {row["rule"]: row for row in every if row["log"] == log}
-        lines.append([log, of[rules[0]]["cuts"], *(interval(of[rule]) for rule in rules)])
+        lines.append([log, of[rules[0]]["cuts"], *(around(of[rule]) for rule in rules)])
     return markdown(["log", "cuts", *(UNTUNED[rule] for rule in rules)], lines)
 
 
@@ -549,7 +550,7 @@ def untuned_known() -> list[str]:
     """What `best` makes of requested times and of real runtimes, by log; relative to EASY."""
     every = sorted(rows("untuned_known", size="all"), key=by_log_and_size)
     lines = [
-        [row["log"], row["cuts"], known(row, "requested"), known(row, "real"), interval(row),
+        [row["log"], row["cuts"], around(row, "requested"), around(row, "real"), around(row),
          row["higher"], f"{row['requested_above']} / {row['real_above']}"]
         for row in every
     ]  # fmt: skip
@@ -577,12 +578,6 @@ def untuned_gap() -> list[str]:
     head = ["jobs", "cuts", "`best`, requested times", "`best`", "`best`, real runtimes",
             "the best rule", "15 % below it"]  # fmt: skip
     return markdown(head, lines)
-
-
-def known(row: Row, what: str) -> str:
-    """A mean of `untuned_known.csv` with its interval."""
-    ends = {f"slowdown{end}": row[f"{what}{end}"] for end in ("", "_low", "_high")}
-    return interval({"cuts": row["cuts"], **ends})
 
 
 def untuned_conclusions() -> list[str]:
@@ -613,7 +608,7 @@ def untuned_conclusions() -> list[str]:
     ]
     return [
         f"- Of the rules {name} comes nearest to `best`. Over all {rival['cuts']} cuts, `best` is "
-        f"{off:.0f} % {verb} it, {interval(rival)}: {stands}. By log it is better by more than "
+        f"{off:.0f} % {verb} it, {around(rival)}: {stands}. By log it is better by more than "
         f"noise on {listed(better) or 'none'}, worse on {listed(dearer) or 'none'}, and within "
         "noise on the others.",
         f"- On {listed(worse)} another rule is better than `best` by more than 5 %."
@@ -642,7 +637,7 @@ TEST_DRAWS_MIN = 3
 SHARES, COSTS_S = ("1", "0.5", "0.2"), ("0", "30", "120")
 TEST_LENGTHS_S = (30, 60, 120, 300, 600, 1200, 1800)
 SHORT_LOGS = tuple(LOGS.values())
-LOADS = ("eurora", "kit", "gaia")
+LOADS = ("eurora", "gaia", "kit")
 
 
 PLAIN = {"easy": "easy", "best": "best:test=off"}
@@ -661,12 +656,6 @@ def rows_of_tests(draws_min: int = TEST_DRAWS_MIN, **wanted: str) -> list[Row]:
     """The rows of ``test_runs.csv`` with these values and enough draws; own predictors."""
     kept = {"predictor": "own", "restartable": "1", "restart_cost_s": "0"} | wanted
     return [row for row in rows("test_runs", **kept) if int(row["draws"]) >= draws_min]
-
-
-def around(row: Row, column: str = "slowdown") -> str:
-    """A mean with its interval."""
-    low, high = row[f"{column}_low"], row[f"{column}_high"]
-    return f"{row[column]} ({low} to {high})" if low else row[column]
 
 
 def some(head: Sequence[str], lines: Sequence[Sequence[str]], texts: int) -> list[str]:
@@ -751,7 +740,7 @@ def test_runs_cuts() -> list[str]:
 def test_runs_loads() -> list[str]:
     """Systems with several resources."""
     lines = []
-    for load in LOADS:
+    for load in ("eurora", "kit", "gaia"):
         names = (
             "easy", *with_tests("easy"), "hcp:limit=0.05", "hcp:test=120,limit=0.05",
             PLAIN["best"], "best:test=300",
@@ -859,14 +848,11 @@ def planning() -> list[str]:
     """What planning brings on line: slowdowns over EASY's, with the same bound on waits."""
     durations = {"walltime": "requested", "actual": "known"}
     lines = []
-    for load in ("eurora", "gaia", "kit"):
+    for load in LOADS:
         for predictor, name in durations.items():
             every = rows("planning", load=load, predictor=predictor)
             of = {row["dispatcher"]: row for row in every}
-            cells = [
-                f"{row['slowdown']} ({row['slowdown_low']} to {row['slowdown_high']})"
-                for row in (of[dispatcher] for dispatcher in PLANNING)
-            ]
+            cells = [around(of[dispatcher]) for dispatcher in PLANNING]
             lines.append([load, name, of["hcp:limit=0.2"]["draws"], *cells])
     return markdown(["load", "durations", "draws", *PLANNING.values()], lines, texts=2)
 
@@ -880,7 +866,7 @@ def planning_bound() -> list[str]:
         "hcp:cp=off": ("hcp:limit=0.2,cp=off,wait=off", "hcp:limit=0.2,cp=off"),
     }
     lines = []
-    for load in ("eurora", "gaia", "kit"):
+    for load in LOADS:
         for predictor, name in durations.items():
             every = rows("planning_bound", load=load, predictor=predictor)
             of = {row["dispatcher"]: row for row in every}
@@ -905,7 +891,7 @@ def planning_predicted() -> list[str]:
         ("actual", rule): "known durations",
     }
     lines = []
-    for load in ("eurora", "gaia", "kit"):
+    for load in LOADS:
         every = rows("planning_predicted", load=load)
         of = {(row["predictor"], row["dispatcher"]): row for row in every}
         lines.append([load, *(f"{around(of[key])}, {of[key]['draws']}" for key in columns)])
@@ -917,7 +903,7 @@ def planning_settings() -> list[str]:
     durations = {"walltime": "requested", "actual": "known"}
     names = dict.fromkeys(row["dispatcher"].rpartition(",")[2] for row in rows("planning_settings"))
     lines = []
-    for load in ("eurora", "gaia", "kit"):
+    for load in LOADS:
         for predictor, name in durations.items():
             every = rows("planning_settings", load=load, predictor=predictor)
             of = {row["dispatcher"].rpartition(",")[2]: row for row in every}
@@ -931,7 +917,7 @@ def planning_short() -> list[str]:
     """The same for durations that are requested, to two places."""
     names = list(PLANNING)
     lines = []
-    for load in ("eurora", "gaia", "kit"):
+    for load in LOADS:
         of = {row["dispatcher"]: row for row in rows("planning", load=load, predictor="walltime")}
         columns = ("slowdown", "slowdown_low", "slowdown_high")
         cells = [
@@ -946,7 +932,7 @@ def planning_times() -> list[str]:
     """How long a decision of the engine takes in these replays."""
     engine = [name for name in PLANNING if name.startswith("hcp")]
     lines = []
-    for load in ("eurora", "gaia", "kit"):
+    for load in LOADS:
         of = {row["dispatcher"]: row for row in rows("planning", load=load, predictor="walltime")}
         lines.append([load, *(of[name]["decision_ms"] for name in engine)])
     return markdown(["load", *(f"{PLANNING[name]}, ms" for name in engine)], lines)

@@ -173,7 +173,8 @@ def test_the_command_on_csv_parquet_and_dates(
     columns = ("--job", "JobID", "--time", "when", "--watts", "P")
     assert json.loads(said(capsys, packed, *columns, "--range", 300, "--json")) == first
     assert json.loads(said(capsys, dated, "--range", 300, "--json"))["jobs"] == first["jobs"]
-    samples(time=when.dt.tz_convert("Europe/Berlin")).to_parquet(packed, index=False)
+    local = samples(time=when.dt.tz_convert("Europe/Berlin"))
+    local.set_index("job").to_parquet(packed)
     assert json.loads(said(capsys, packed, "--range", 300, "--json"))["jobs"] == first["jobs"]
     assert "from the lowest to the highest minute of these jobs" in said(capsys, path)
 

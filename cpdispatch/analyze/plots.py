@@ -38,7 +38,7 @@ class PlottedWorkload:
     months: FloatArray
     """The same for the days of each month from January, shape (12,)."""
     work_core_s: FloatArray
-    """Processors times runtime of every job, core-seconds, shape (jobs,)."""
+    """Work of every job, in seconds of a core of the system, shape (jobs,)."""
 
 
 def check(path: str | os.PathLike[str]) -> None:
@@ -121,7 +121,7 @@ def _bars(axis: Axes, series: list[FloatArray], names: list[str]) -> None:
 
 
 def _distribution(axis: Axes, plotted: list[PlottedWorkload]) -> None:
-    """Share of the jobs up to an amount of work; jobs of no runtime count as 1 core-second."""
+    """Share of the jobs up to an amount of work; less than 1 core-second counts as 1."""
     most = max(float(workload.work_core_s.max()) for workload in plotted)
     right = max(1.5 * most, 10.0)
     for number, workload in enumerate(plotted):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from cpdispatch.cli.lublin import LUBLIN
-from cpdispatch.cli.made import check_out, save_and_print
+from cpdispatch.cli.made import Performance, check_out, save_and_print
 from cpdispatch.cli.options import Filter, Json, Seed, Whole, check_spared
 from cpdispatch.cli.output import status
 from cpdispatch.errors import UsageError, nearest, unknown
@@ -130,6 +130,7 @@ def generate(
     check_spared("--save-model", save_model, trace)
     if save_model is not None and not save_model.name.endswith(_MODELS):
         raise UsageError(f"--save-model {save_model}: unknown extension; models are .json")
+    performance = None
     with status(f"generating {jobs:,} jobs"):
         if trace == LUBLIN:
             options = target.given() + ["--save-model"] * (save_model is not None)
@@ -149,9 +150,11 @@ def generate(
             system = _system(trace, target, source)
             limits = target.limits()
             made = slots.generate(model, system, jobs, seed, limits=limits, load=target.load)
+            performance = Performance(slots.rates_of(model, limits), model.performance)
             if save_model is not None:
                 slots.save(model, save_model)
-    return save_and_print(made, system, source, out, plot, {"trace": trace, "seed": seed}, json)
+    summary = {"trace": trace, "seed": seed}
+    return save_and_print(made, system, source, out, plot, summary, json, performance)
 
 
 def _lublin(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from cpdispatch.words import counted
 
 if TYPE_CHECKING:
     from cpdispatch.analyze.plots import PlottedWorkload
+    from cpdispatch.arrays import FloatArray
     from cpdispatch.jobs import Workload
     from cpdispatch.system import System
 
@@ -56,19 +59,30 @@ def _write(made: Workload, out: Path) -> None:
     swf.write(made, out)
 
 
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """GFLOPS of a unit of each resource type: of the system, and of the log's machine."""
+
+    system: Mapping[str, float]
+    log: Mapping[str, float]
+
+
 def save_and_print(
     made: Workload, system: System | None, source: Workload | None, out: Path, plot: Path | None,
-    summary: dict[str, Any], json: bool,
+    summary: dict[str, Any], json: bool, performance: Performance | None = None,
 ) -> int:  # fmt: skip
     """Write and draw a workload, and print its figures."""
     _write(made, out)
+    work_core_s = _work_core_s(made, performance, of_log=False)
     if plot is not None:
         from cpdispatch.analyze import plots
 
-        plots.workloads(
-            plot, [_plotted(w) for w in ((made,) if source is None else (source, made))]
-        )
-    summary = {"out": str(out), "jobs": len(made), **summary, **_figures(made, system)}
+        drawn = [_plotted(made, work_core_s)]
+        if source is not None:
+            drawn.insert(0, _plotted(source, _work_core_s(source, performance, of_log=True)))
+        plots.workloads(plot, drawn)
+    summary = {"out": str(out), "jobs": len(made), **summary}
+    summary |= _figures(made, system, float(work_core_s.mean()))
     summary["notes"] = made.notes if source is None else source.notes | made.notes
     if plot is not None:
         summary["plot"] = str(plot)
@@ -85,7 +99,7 @@ def save_and_print(
     return DONE
 
 
-def _figures(made: Workload, system: System | None) -> dict[str, Any]:
+def _figures(made: Workload, system: System | None, work_core_s_mean: float) -> dict[str, Any]:
     """Figures of a workload: its span, offered load, serial jobs, what jobs ask for."""
     import numpy as np
 
@@ -106,7 +120,7 @@ def _figures(made: Workload, system: System | None) -> dict[str, Any]:
         "days": span_s / 86_400,
         "load": load,
         "serial": float(np.mean(_cores(made) == 1)),
-        "work_core_s_mean": float(np.mean(_cores(made) * made.runtime_s)),
+        "work_core_s_mean": work_core_s_mean,
         "asking": {
             name: float(np.mean(column > 0))
             for name, column in zip(made.resources, table.request.T, strict=True)
@@ -123,7 +137,25 @@ def _cores(workload: Workload) -> Any:
     return workload.table.units * np.maximum(cores, 1)
 
 
-def _plotted(workload: Workload) -> PlottedWorkload:
+def _work_core_s(
+    workload: Workload, performance: Performance | None, *, of_log: bool
+) -> FloatArray:
+    """Work of every job, in seconds of a core of the system, shape (jobs,).
+
+    Without any performance, processors work as cores do and nothing else works.
+    """
+    import numpy as np
+
+    if performance is None:
+        return np.asarray(_cores(workload) * workload.runtime_s, dtype=np.float64)
+    rates = performance.log if of_log else performance.system
+    gflops = np.array([rates.get(name, 0.0) for name in workload.resources])
+    table = workload.table
+    gflop = table.units * (table.request @ gflops) * workload.runtime_s
+    return np.asarray(gflop / performance.system["core"], dtype=np.float64)
+
+
+def _plotted(workload: Workload, work_core_s: FloatArray) -> PlottedWorkload:
     """What is drawn of a workload."""
     import numpy as np
 
@@ -132,11 +164,10 @@ def _plotted(workload: Workload) -> PlottedWorkload:
 
     wall = clock.wall_s(workload)
     hours = np.bincount(clock.slot_of(wall) // 2, minlength=24) / len(wall)
-    work = (_cores(workload) * workload.runtime_s).astype(np.float64)
     return PlottedWorkload(
         workload.name,
         hours,
         clock.by_day(wall, clock.weekday_of, 7),
         clock.by_day(wall, clock.month_of, 12),
-        work,
+        work_core_s,
     )

@@ -463,7 +463,7 @@ def _gflops(model: SlotModel, system: System, limits: Limits) -> FloatArray:
     shares = limits.accelerators
     if any(not 0 <= share <= 1 for share in shares.values()) or sum(shares.values()) > 1:
         raise UsageError(f"accelerators: the shares {dict(shares)} must add up to 1 at most")
-    rates = model.performance | dict(limits.performance)
+    rates = rates_of(model, limits)
     for name in shares:
         if name not in rates or name == "core":
             raise UsageError(
@@ -476,6 +476,11 @@ def _gflops(model: SlotModel, system: System, limits: Limits) -> FloatArray:
             f"jobs are made of cores: {system.name} has none, or their performance is unknown"
         )
     return np.array([rates.get(name, 0.0) for name in system.resources])
+
+
+def rates_of(model: SlotModel, limits: Limits) -> dict[str, float]:
+    """GFLOPS of a unit of each resource type that works on the system."""
+    return model.performance | dict(limits.performance)
 
 
 def _check_rates(rates: Mapping[str, float]) -> None:

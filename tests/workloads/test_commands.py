@@ -194,6 +194,30 @@ def test_a_picture_of_both_workloads_is_drawn(
     assert {"png": b"\x89PNG", "svg": b"<svg"}[extension] in content[:1000]
 
 
+@pytest.mark.parametrize("rates", ["core=1,gpu=20", "core=10,gpu=200"])
+def test_work_that_is_drawn_and_told_is_that_of_all_units(
+    rates: str,
+    log: Path,
+    tmp_path: Path,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib")
+    drawn: list[PlottedWorkload] = []
+    monkeypatch.setattr(plots, "workloads", lambda _, plotted: drawn.extend(plotted))
+    out = tmp_path / "new.csv"
+    options = ["--jobs", "3000", "--system", "eurora", "--accelerators", "gpu=0.6"]
+    options += ["--performance", rates, "--plot", str(tmp_path / "new.png"), "--json"]
+    assert cli.run(["generate", str(log), *options, "--out", str(out)]) == 0
+    told = msgspec.json.decode(capsysbinary.readouterr().out)
+    source, made = read(log), read(out)
+    core, gpu = (made.table.request[:, made.resources.index(name)] for name in ("core", "gpu"))
+    expected = made.table.units * (core + 20 * gpu) * made.runtime_s
+    assert drawn[1].work_core_s == pytest.approx(expected)
+    assert drawn[0].work_core_s == pytest.approx(source.table.units * source.runtime_s)
+    assert told["work_core_s_mean"] == pytest.approx(expected.mean())
+
+
 def test_the_distribution_of_work_is_drawn_from_edge_to_edge_also_of_one_job() -> None:
     pyplot = pytest.importorskip("matplotlib.figure")
     when = np.ones(24), np.ones(7), np.ones(12)

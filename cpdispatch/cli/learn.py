@@ -70,12 +70,13 @@ def mixed(
     """
     with status(STARTING):
         from cpdispatch.learn.mixed import Mixing, learn
+        from cpdispatch.learn.weeks import notes_of
 
     mixing = Mixing(evaluations, weeks, backfill, threshold_s_of(threshold), objective, seed)
     workload, machine = log_or_lublin(trace, log, seed)
     with work.place() as place:
         found = learn(workload, machine, mixing, place)
-    return work.save_and_print(found, [_mixed_table(found)], json)
+    return work.save_and_print(found, [_mixed_table(found)], json, notes=notes_of(found.left_out))
 
 
 @app.command

@@ -467,9 +467,14 @@ class WorkOptions:
             raise
 
     def save_and_print(
-        self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool, verdict: str = ""
+        self,
+        found: Tuned | Mixed | Regressed,
+        tables: list[Table],
+        json: bool,
+        verdict: str = "",
+        notes: Iterable[str] = (),
     ) -> int:
-        """Save what was found, and print it; the verdict after the tables."""
+        """Save what was found, and print it; notes and the verdict after the tables."""
         if self.out is not None:
             from cpdispatch.learn.results import save
 
@@ -480,6 +485,8 @@ class WorkOptions:
         console = console_of_stdout()
         for table in tables:
             console.print(table)
+        for note in notes:
+            console.print(note, style="dim", soft_wrap=True)
         if verdict:
             print_sentence(console, verdict)
         if self.out is not None:

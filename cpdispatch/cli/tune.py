@@ -65,6 +65,7 @@ def tune(
     with status(STARTING):
         from cpdispatch.learn.tune import SEVEN, TWELVE, Tuning
         from cpdispatch.learn.tune import tune as find_best
+        from cpdispatch.learn.weeks import notes_of
 
     orders = {"7": SEVEN, "12": TWELVE}.get(policies) or tuple(items_of(policies.lower()))
     limits = tuple(threshold_s_of(text) for text in items_of(thresholds))
@@ -74,7 +75,9 @@ def tune(
     workload, machine = log_or_lublin(trace, log, seed)
     with work.place() as place:
         found = find_best(workload, machine, tuning, place)
-    return work.save_and_print(found, [_pairs_table(found)], json, found.verdict)
+    return work.save_and_print(
+        found, [_pairs_table(found)], json, found.verdict, notes_of(found.left_out)
+    )
 
 
 def _hours(threshold_s: int) -> str:

@@ -25,7 +25,7 @@ from cpdispatch.heuristics.policies import FEATURES, NO_THRESHOLD, Order, find, 
 from cpdispatch.jobs import Workload
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
-from cpdispatch.learn.weeks import MANY, TEST, TRAIN, consecutive, halves, with_jobs
+from cpdispatch.learn.weeks import MANY, TEST, TRAIN, consecutive, halves, left_out, with_jobs
 from cpdispatch.parameters import whole
 from cpdispatch.system import System
 
@@ -103,6 +103,8 @@ class Mixed:
         training half (trained), in the week before (previous).
     weights : DataFrame
         One row a week: the week's best weights, ``|w|_1`` = 1.
+    left_out : dict of str to int
+        By half, its jobs that are submitted in an incomplete last week.
     """
 
     mixing: Mixing
@@ -111,6 +113,7 @@ class Mixed:
     trained: FloatArray
     weeks: pd.DataFrame
     weights: pd.DataFrame
+    left_out: dict[str, int]
 
     @property
     def policy(self) -> Backfill:
@@ -130,6 +133,7 @@ class Mixed:
             "evaluations": self.mixing.evaluations,
             "seed": self.mixing.seed,
             "weeks": len(self.weeks),
+            "left_out": self.left_out,
             "sum": sums,
             "relative_to_fcfs": {
                 name: value / sums["fcfs"] if sums["fcfs"] else None for name, value in sums.items()
@@ -214,7 +218,13 @@ def learn(
         depends,
     )
     return Mixed(
-        mixing, workload.name, scale, trained[0], _week_table(test, results), _weight_table(best)
+        mixing,
+        workload.name,
+        scale,
+        trained[0],
+        _week_table(test, results),
+        _weight_table(best),
+        left_out(parts),
     )
 
 

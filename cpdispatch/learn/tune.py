@@ -18,7 +18,7 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.jobs import Workload
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
-from cpdispatch.learn.weeks import HALVES, TEST, TRAIN, halves, made_up, with_jobs
+from cpdispatch.learn.weeks import HALVES, TEST, TRAIN, halves, left_out, made_up, with_jobs
 from cpdispatch.parameters import whole
 from cpdispatch.system import System
 
@@ -133,6 +133,8 @@ class Tuned:
     better : int
         In how many of them the picked candidate has less of the objective's measure than
         EASY-FCFS-FCFS.
+    left_out : dict of str to int
+        By half, its jobs that are submitted in an incomplete last week.
     """
 
     tuning: Tuning
@@ -142,6 +144,7 @@ class Tuned:
     deciles: pd.DataFrame
     weeks: int
     better: int
+    left_out: dict[str, int]
 
     @property
     def verdict(self) -> str:
@@ -173,6 +176,7 @@ class Tuned:
         return {
             "log": self.log,
             "weeks": self.tuning.weeks,
+            "left_out": self.left_out,
             "seed": self.tuning.seed,
             "objective": self.tuning.objective,
             "max_wait": self.tuning.max_wait,
@@ -256,6 +260,7 @@ def tune(
         _deciles(candidates, candidates[best], by_half),
         len(of_weeks),
         int((of_weeks[:, best] < of_weeks[:, 0]).sum()),
+        left_out(parts),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from cpdispatch.workloads.clock import DAY_S, WEEK_S
 
 TRAIN, TEST = "train", "test"
 HALVES = (TRAIN, TEST)
+NAMES = {TRAIN: "training", TEST: "test"}
 MANY = 10_000_000
 """Most of what is drawn: a mistyped number must not ask for more memory than there is."""
 
@@ -50,6 +52,20 @@ def halves(workload: Workload) -> dict[str, Workload]:
                 advice="use a log, or a part of one (--from, --to), with jobs all the time",
             )
     return found
+
+
+def left_out(parts: Mapping[str, Workload]) -> dict[str, int]:
+    """How many jobs of each half are in none of its weeks: the last one is incomplete."""
+    return {half: resample.left_out(part) for half, part in parts.items()}
+
+
+def notes_of(left_out: Mapping[str, int]) -> list[str]:
+    """What `left_out` found, in words."""
+    return [
+        f"{resample.INCOMPLETE} of the {NAMES[half]} half: {jobs:,} job{'s' * (jobs != 1)}"
+        for half, jobs in left_out.items()
+        if jobs
+    ]
 
 
 def consecutive(workload: Workload) -> list[Workload]:

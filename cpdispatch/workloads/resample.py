@@ -15,6 +15,7 @@ from cpdispatch.workloads.clock import DAY_S, WEEK_S, header, midnight_s, wall_s
 
 Presence = Literal["log", "always"]
 WEEKS_MAX = 100_000
+INCOMPLETE = "left out: submitted in an incomplete last week"
 DRAWS_MAX = 50_000_000
 """Most weeks times users, all of which are drawn at once."""
 
@@ -112,11 +113,17 @@ def resample(workload: Workload, weeks: int, seed: int = 0, presence: Presence =
         )  # fmt: skip
     submit_s = wall_s(workload)[picked] - midnight_s(workload) + (made - week[picked]) * WEEK_S
     return _workload(workload, picked, made, submit_s, {
-        "left out: submitted in an incomplete last week": len(week) - len(positions),
+        INCOMPLETE: len(week) - len(positions),
         "user unknown, resampled as one user": int(np.count_nonzero(
             workload.table.column(Column.USER)[positions] == UNKNOWN
         )),
     })  # fmt: skip
+
+
+def left_out(workload: Workload) -> int:
+    """How many jobs `weeks` and `resample` leave out: those of an incomplete last week."""
+    week, count = _weeks_of(workload)
+    return int(np.count_nonzero(week >= count))
 
 
 def weeks_covered(workload: Workload) -> int:

@@ -16,6 +16,7 @@ from cpdispatch.cli import run
 from cpdispatch.cli.output import BAD_INPUT, DONE
 from cpdispatch.jobs import Column
 from cpdispatch.learn import tune
+from cpdispatch.learn.weeks import consecutive, halves
 from cpdispatch.workloads import swf
 from tests.learn.cases import WEEK_S, bursts
 
@@ -64,6 +65,27 @@ def test_json_is_one_object_and_the_same_for_the_same_seed(
         told[-1].pop("orders_per_s", None)
     assert told[0] == told[1] != told[2]
     assert told[0]["log"] == "bursts"
+
+
+@pytest.mark.parametrize("command", [TUNE, MIXED], ids=lambda words: " ".join(words[:2]))
+def test_jobs_of_an_incomplete_last_week_are_told(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = bursts(4, 4)
+    submit_s = jobs.table.submit_s - jobs.table.submit_s[0]
+    jobs = jobs.take(np.flatnonzero(submit_s < 3.6 * WEEK_S))
+    parts = halves(jobs)
+    lost = {half: len(part) - sum(map(len, consecutive(part))) for half, part in parts.items()}
+    assert min(lost.values()) > 1
+    path = tmp_path / "short.swf"
+    swf.write(jobs, path)
+    assert call(path, command) == DONE
+    told = capsys.readouterr().out
+    for half, name in (("train", "training"), ("test", "test")):
+        what = f"left out: submitted in an incomplete last week of the {name} half"
+        assert f"{what}: {lost[half]} jobs" in told
+    assert call(path, command, "--json") == DONE
+    assert json.loads(capsys.readouterr().out)["left_out"] == lost
 
 
 def test_the_same_command_goes_on_and_another_one_is_refused(

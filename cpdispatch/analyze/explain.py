@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpdispatch.access import is_place, is_whole
+from cpdispatch.analyze.metrics import kept_s
 from cpdispatch.analyze.occupancy import (
     BACKFILLED,
     LATE,
@@ -132,7 +133,7 @@ class Explanation:
     time in which it did what its checkpoints kept.
     """
     saved_s: int
-    """How long it did what its checkpoints kept of the earlier attempts."""
+    """How long it did what its checkpoints kept of the earlier attempts, see `metrics.kept_s`."""
     failed: bool
     """Whether it ended as failed: it was stopped, as by a node that failed, and not queued again.
     """
@@ -211,7 +212,7 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
     ahead, later = found.ahead(found.submit_s), found.later
     first = (t.start_s[ahead] != NEVER) & (t.start_s[ahead] < found.start_s)
     promised = NEVER if t.promised_s is None else int(t.promised_s[row])
-    saved_s = 0 if t.saved_s is None else int(t.saved_s[row])
+    saved_s = 0 if t.saved_s is None else int(kept_s(t.saved_s, t.failed)[row])
     return Explanation(
         job=job,
         units=int(t.units[row]),

@@ -54,7 +54,8 @@ class ScheduleColumns:
     failed : bool array, shape (jobs,), or None
         Whether each job ended because a node failed; None when no node could.
     saved_s : int64 array, shape (jobs,), or None
-        What checkpoints have kept of the runs before the last one, seconds; None without them.
+        What checkpoints have kept of the runs before the last one, seconds, see `kept_s`; None
+        without them.
     """
 
     submit_s: IntArray
@@ -94,6 +95,19 @@ class ScheduleColumns:
         del columns["capacity"]
         there = {name: column[which] for name, column in columns.items() if column is not None}
         return replace(self, **there)
+
+
+def kept_s(saved_s: IntArray, failed: NDArray[np.bool_] | None) -> IntArray:
+    """What checkpoints have kept in the end, seconds: nothing of a job that ended as failed.
+
+    Parameters
+    ----------
+    saved_s : int64 array, shape (jobs,)
+        What they have kept of all runs before the last one, seconds.
+    failed : bool array, shape (jobs,), or None
+        Which jobs ended as failed.
+    """
+    return saved_s if failed is None else np.where(failed, 0, saved_s)
 
 
 def wait_s(schedule: ScheduleColumns) -> IntArray:

@@ -286,9 +286,9 @@ class Run:
             backfilled=None if untold else arrow.is_text(reason, Reason.BACKFILLED.name.lower()),
             capacity=access.total(self.system),
             lost_s=self._lost_s(),
-            saved_s=self._saved_s(),
+            saved_s=self._kept_s(),
             requeued=None if self.happened is None else arrow.array(table.column("requeued")),
-            failed=None if self.happened is None else arrow.array(table.column("failed")),
+            failed=self._failed(),
             test=self._test(),
         )
 
@@ -378,7 +378,7 @@ class Run:
             promised_s=promised_s,
             decision_s=arrow.array(self.decision_table.column("time")),
             saved_s=self._saved_s(),
-            failed=None if self.happened is None else arrow.array(table.column("failed")),
+            failed=self._failed(),
             priority=self._column("priority"),
             tier=self._column("tier"),
         )
@@ -482,8 +482,17 @@ class Run:
             return lost_s if self.restarts else None
         which, start_s, end_s = arrow.arrays(self.attempt_table, "id", "start", "end")
         np.add.at(lost_s, self._rows(which), end_s - start_s)
+        kept_s = self._kept_s()
+        return lost_s if kept_s is None else lost_s - kept_s
+
+    def _failed(self) -> NDArray[np.bool_] | None:
+        """Which jobs ended as failed; None where nothing happened to the system."""
+        return None if self.happened is None else arrow.array(self.job_table.column("failed"))
+
+    def _kept_s(self) -> IntArray | None:
+        """What checkpoints have kept of each job in the end; None without checkpoints."""
         saved_s = self._saved_s()
-        return lost_s if saved_s is None else lost_s - saved_s
+        return None if saved_s is None else figures.kept_s(saved_s, self._failed())
 
     def _saved_s(self) -> IntArray | None:
         """What checkpoints have kept of each job's earlier runs; None without checkpoints."""

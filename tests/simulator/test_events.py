@@ -319,6 +319,24 @@ def test_explain_says_the_wait_of_the_figures_and_what_checkpoints_kept(
     assert "started at 90 s, 90 s later" in told
 
 
+def test_what_checkpoints_kept_of_a_job_that_fails_in_the_end_is_wait(tmp_path: Path) -> None:
+    rows = [
+        row for k in range(6) for row in ((100 * k + 70, FAIL, "0"), (100 * k + 80, REPAIR, "0"))
+    ]
+    made = run([(0, 4, 1000, 1000)], saving(happen(*rows), 30))
+    assert made.attempt_table is not None
+    assert made.attempt_table.column("saved_s").to_pylist() == [60, 90, 90, 90, 90]
+    assert times(made) == [(480, 570)]
+    assert made.jobs["failed"].tolist() == [True]
+    assert made.metrics["wait_s_mean"] == 480
+    assert made.metrics["slowdown_mean"] == (480 + 90) / 90
+    assert made.metrics["wasted_processor_s"] == 4 * (70 + 4 * 90 + 90)
+    found = made.explain(1)
+    assert (found.wait_s, found.saved_s, found.failed) == (480, 0, True)
+    finished(made, tmp_path)
+    assert Run.load(tmp_path).verify() == []
+
+
 @pytest.mark.parametrize(("cost_s", "lasts_s"), [(0, 100), (1, 104)])
 def test_the_time_limit_of_a_partition_is_that_without_checkpoints(
     cost_s: int, lasts_s: int

@@ -380,6 +380,25 @@ def begun(folder: Path, temporary: Path) -> subprocess.Popen[bytes]:
     return running
 
 
+UNREACHED = """
+import signal
+from joblib.externals.loky.backend.spawn import get_preparation_data
+from cpdispatch.campaign import local
+
+def held_back():
+    return signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+with local._unreached():
+    get_preparation_data("worker")  # the last that loky does before it starts one
+    assert held_back() >= set(local._STOPPING), held_back()
+assert not held_back(), held_back()
+"""
+
+
+def test_the_first_worker_starts_with_the_signals_held_back_that_end_a_command() -> None:
+    subprocess.run([sys.executable, "-c", UNREACHED], check=True)
+
+
 def semaphores(process: int) -> list[Path]:
     """Those of a campaign, and the folder that says so."""
     return list(Path("/dev/shm").glob(f"*-{process}-*"))

@@ -20,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -317,9 +318,13 @@ def _unreached() -> Iterator[None]:
 
     A process inherits what is held back. A worker ignores these signals as soon as it can; what
     loky keeps beside it to clean up after it ignores two of them, and has the third held back.
+    Python's tracker of resources, which loky starts before its first worker, lets these two through
+    again. So it is started first.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

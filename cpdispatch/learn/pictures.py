@@ -55,7 +55,7 @@ def pairs(tuned: Tuned) -> Any:
     )
     bar.ax.set_yticklabels(ticks.values())
     what = _WORDS[OBJECTIVES[tuned.tuning.objective]]
-    drawn.suptitle(f"{tuned.log}: {what}, threshold of the best candidate, {tuned.picked}")
+    _title(drawn, f"{tuned.log}: {what}, threshold of the best candidate, {tuned.picked}")
     return drawn
 
 
@@ -80,7 +80,7 @@ def thresholds(tuned: Tuned) -> Any:
         axes.set(ylabel="times that of EASY-FCFS-FCFS")
         axes.legend()
     name = f"{tuned.picked.primary.upper()}-{tuned.picked.backfill.upper()}"
-    drawn.suptitle(f"{name} on test weeks of {tuned.log}: bands between deciles of weeks")
+    _title(drawn, f"{name} on test weeks of {tuned.log}: bands between deciles of weeks")
     return drawn
 
 
@@ -225,6 +225,11 @@ def maps(regressed: Regressed) -> Any:
         bar.ax.tick_params(labelsize=6)
     drawn.axes[0].set_ylabel("processors")
     return drawn
+
+
+def _title(drawn: Any, text: str) -> None:
+    """Write a title above all panels, in several lines if it is wider than the figure."""
+    drawn.suptitle(text, wrap=True)
 
 
 def _fitted(found: Fit, rows: pd.DataFrame) -> FloatArray:

@@ -472,28 +472,34 @@ def _figure(
     rows: int = 1,
     named: Collection[int] | None = None,
 ) -> tuple[Any, Any]:
-    """A figure with axes below each other, and above them the names of the runs, or of some."""
+    """A figure with axes below each other, and above them the names of the runs, or of some.
+
+    The names are in two columns if they are short enough for that.
+    """
     named = range(len(shown)) if named is None else named
-    legend = bool(named) and len(shown) > 1
-    lines = -(-len(named) // 2) if legend else 0
-    height_in = (height_cm + 0.4 * lines) / 2.54
     # A figure of its own: pyplot would keep every one and ask for a display.
     figure = needed("matplotlib.figure", "plot").Figure(
-        (_WIDTH_IN, height_in), layout="constrained", facecolor="white"
+        (_WIDTH_IN, height_cm / 2.54), layout="constrained", facecolor="white"
     )
     axes = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
-    if legend:
+    if named and len(shown) > 1:
         lines2d = needed("matplotlib.lines", "plot")
         handles = [
             lines2d.Line2D(
                 [], [], color=COLOURS[k], linestyle=DASHES[k], marker=MARKS[k], markersize=3.5,
-                label=of.name if len(of.name) <= 30 else f"{of.name[:29]}…",
+                label=of.name if len(of.name) <= 45 else f"{of.name[:44]}…",
             )
             for k, of in enumerate(shown) if k in named
         ]  # fmt: skip
-        figure.legend(
-            handles=handles, loc="outside upper left", ncols=2, frameon=False, handlelength=3
-        )
+        for columns in (2, 1):
+            legend = figure.legend(
+                handles=handles, loc="outside upper left", ncols=columns, frameon=False,
+                handlelength=3,
+            )  # fmt: skip
+            if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+                break
+            legend.remove()
+        figure.set_figheight((height_cm + 0.4 * -(-len(named) // columns)) / 2.54)
     return figure, axes
 
 

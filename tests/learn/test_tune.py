@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from cpdispatch import dispatch
+from cpdispatch.analyze import look
 from cpdispatch.analyze.difference import quotients
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.policies import NO_THRESHOLD
+from cpdispatch.learn import pictures
 from cpdispatch.learn.measure import Meter
 from cpdispatch.learn.results import save
 from cpdispatch.learn.tune import (
@@ -198,3 +200,15 @@ def test_only_weeks_that_were_made_are_counted() -> None:
 def test_settings_that_mean_nothing_are_errors(settings: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Tuning(**settings)
+
+
+def test_the_title_above_both_heat_maps_is_within_the_figure() -> None:
+    rc_context = pytest.importorskip("matplotlib").rc_context
+    tuning = Tuning(("fcfs", "spf", "saf"), (200_000,), 2, objective="slowdown")
+    found = replace(tune(bursts(4), ONE, tuning, HERE), log="KTH-SP2-1996-2.1-cln")
+    with rc_context(look._LOOK):
+        figure = pictures.pairs(found)
+        figure.draw_without_rendering()
+    title = figure._suptitle.get_window_extent()
+    assert 0 <= title.x0 < title.x1 <= figure.bbox.width
+    assert title.y0 > max(axes.get_window_extent().y1 for axes in figure.axes)

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from cpdispatch import cli, verify
+from cpdispatch.analyze import look
 from cpdispatch.cli.runs import side_by_side
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment import RunSummary
 from cpdispatch.report import Shown, pictures
 from cpdispatch.simulator import Run
 
-pytest.importorskip("matplotlib")
+rc_context = pytest.importorskip("matplotlib").rc_context
 
 LOG = "id,submit,runtime,requested,units,core,user\n" + "".join(
     f"{k},{k * 5},{20 + k * 37 % 50},100,{1 + k % 5},1,{k % 3}\n" for k in range(1, 61)
@@ -308,3 +309,17 @@ def test_each_of_many_runs_has_its_own_panel_and_strip(shown: list[Shown]) -> No
             np.testing.assert_array_equal(values, few[0][other % 2])
     strips = pictures.utilisation(many).axes[0].collections[0].get_array()
     np.testing.assert_array_equal(strips, np.array(few[1] * 2))
+
+
+def test_no_name_of_a_run_is_cut_by_the_edge_of_a_picture(shown: list[Shown]) -> None:
+    names = ["easy-lexp-saf:wait=0.5,x=1h"[:k] for k in range(3, 28)]
+    for name in (*names, "n" * 90):
+        runs = [Shown(f"{name}{k}", shown[k % 2].run, ()) for k in range(4)]
+        with rc_context(look._LOOK):
+            figure = pictures.wait_ecdf(runs)
+            figure.draw_without_rendering()
+        (legend,) = figure.legends
+        box = legend.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.width, name
+        axes = figure.axes[0].get_window_extent()
+        assert axes.y1 < box.y0 < box.y1 <= figure.bbox.height, name

@@ -14,13 +14,15 @@ LIMIT_S = 2**48
 """Longest time in whole seconds, and largest number of anything, see `cpdispatch.system.LIMIT`."""
 
 
-def seconds(text: str, option: str = "") -> float:
+def seconds(text: str, option: str = "", *, whole: bool = False) -> float:
     """A duration with its unit, in seconds, to the nanosecond.
 
     Parameters
     ----------
     option : str
         What it was given for, which errors name.
+    whole : bool
+        Refuse fractions of a second.
 
     Raises
     ------
@@ -39,12 +41,13 @@ def seconds(text: str, option: str = "") -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise UsageError(
-            f"{option} {text!r} is not a duration: write it as 500ms, 1s, 2min, 24h or 7d".lstrip()
-        )
+        example = "1s, 2min, 24h or 7d" if whole else "500ms, 1s, 2min, 24h or 7d"
+        raise UsageError(f"{option} {text!r} is not a duration: write it as {example}".lstrip())
     if not unit:
-        advice = f"write {digits}s or {digits}ms, or use min, h or d"
+        advice = f"write {digits}s{'' if whole else f' or {digits}ms'}, or use min, h or d"
         raise UsageError(f"{option} {text!r} has no unit: {advice}".lstrip())
+    if whole and not value.is_integer():
+        raise UsageError(f"{option} {text}: whole seconds are needed".lstrip())
     return value
 
 

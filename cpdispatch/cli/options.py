@@ -173,9 +173,7 @@ class RestartOptions:
         cost = self.restart_cost.strip()
         if cost in ("", "0", "0s"):
             return 0
-        found = seconds(cost, "--restart-cost")
-        if found != int(found):
-            raise UsageError(f"--restart-cost {cost}: whole seconds are needed")
+        found = seconds(cost, "--restart-cost", whole=True)
         if found > LIMIT_S:
             raise UsageError(f"--restart-cost {cost}: too long: {LIMIT_S} s at most")
         return int(found)
@@ -513,7 +511,4 @@ def threshold_s_of(text: str) -> int:
 
     if text == "none":
         return NO_THRESHOLD
-    limit_s = seconds(text, "threshold")
-    if limit_s != int(limit_s):
-        raise UsageError(f"threshold {text}: whole seconds are needed")
-    return int(limit_s)
+    return int(seconds(text, "threshold", whole=True))

@@ -150,6 +150,7 @@ def test_lublin_is_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
         (("tune", "LOG", "--weeks", "0"), "--weeks 0: a whole number, 1 or more, is needed"),
         (("tune", "LOG", "--policies", "saff"), "unknown policy 'saff'; did you mean saf?"),
         (("tune", "LOG", "--thresholds", "1.5s"), "threshold 1.5s: whole seconds are needed"),
+        (("tune", "LOG", "--thresholds", "20"), "no unit: write 20s, or use min, h or d"),
         (("tune", "LOG", "--thresholds", "soon"), "'soon' is not a duration"),
         (("tune", "LOG", "--thresholds", "none,5h,5h"), "--thresholds names 5h twice"),
         (("tune", "LOG", "--policies", "spf,FCFS,fcfs"), "--policies names fcfs twice"),

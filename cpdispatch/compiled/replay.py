@@ -91,10 +91,12 @@ class Replays:
                 for low in range(0, jobs, _JOBS)
             ]
         )
-        self.beyond = 0
-        """How many jobs fit the system and ask for more than a limit allows."""
+        self.beyond: BoolArray = np.zeros(0, dtype=np.bool_)
+        """Which jobs fit the system and ask for more than a limit allows, shape (jobs,); empty
+        without limits.
+        """
         if limited is not None:
-            self.beyond = int(np.count_nonzero(self.runnable & ~limited.passable))
+            self.beyond = self.runnable & ~limited.passable
             self.runnable &= limited.passable
         all_fit = bool(self.runnable.all())
         self.rows = slice(None) if all_fit else np.flatnonzero(self.runnable)

@@ -22,7 +22,7 @@ from cpdispatch.jobs import Column, Job, Workload
 from cpdispatch.predict import Predictor, known_s, memory_of
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.checks import check_case, check_rules
-from cpdispatch.simulator.gates import BEYOND, Gates
+from cpdispatch.simulator.gates import Gates
 from cpdispatch.simulator.live import LAST, Dispatched, Now
 from cpdispatch.simulator.records import Records
 from cpdispatch.system import System
@@ -114,7 +114,7 @@ class CompiledSimulation:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
         limited = Gates(workload, system) if gated(workload, system) else None
         prepared = Replays(as_known(predictor, workload), system, runtime_s, limited)
-        self._beyond = prepared.beyond
+        self._beyond = {} if limited is None else limited.notes(prepared.beyond)
         self._name = dispatcher.name
         bound = dispatcher.bound if isinstance(dispatcher, Bounded) else None
         rule: Any = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
@@ -194,8 +194,7 @@ class CompiledSimulation:
     @property
     def notes(self) -> dict[str, int]:
         """Jobs beyond limits, and faults of the predictor, with their numbers so far."""
-        beyond = {BEYOND: self._beyond} if self._beyond else {}
-        return beyond | ({} if self._told is None else dict(self._told.guard.faults))
+        return self._beyond | ({} if self._told is None else dict(self._told.guard.faults))
 
     @property
     def of_predictor(self) -> dict[str, object]:

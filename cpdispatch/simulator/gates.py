@@ -27,6 +27,7 @@ from cpdispatch.system import JOBS, LIMIT, System
 from cpdispatch.terms import gated, licences_of
 
 BEYOND = "never runs: asks for more than a limit allows"
+TOO_MANY_LICENCES = "never runs: asks for more licences than there are"
 
 
 def runnable(workload: Workload, system: System) -> BoolArray:
@@ -55,6 +56,8 @@ class Gates:
         table = workload.table
         jobs = len(table)
         self.passable: BoolArray = np.ones(jobs, dtype=np.bool_)
+        self._unlicensed: BoolArray = np.zeros(jobs, dtype=np.bool_)
+        """Which jobs ask for more licences than there are."""
         self._left: list[int] = []
         """The room of each gate at the beginning; there is a gate for each value of each limit."""
         self._claims: list[tuple[IntArray, list[list[int]], IntArray]] = []
@@ -110,6 +113,7 @@ class Gates:
                 self._left.append(most)
                 self._names.append(f"{most} licences {name}")
                 self._add((amount > 0).astype(np.int64), [[], [gate]], amount, most)
+                self._unlicensed |= amount > most
 
     def _add_arrays(self, workload: Workload) -> None:
         """A gate for each array of which not all tasks may run at once."""
@@ -132,6 +136,12 @@ class Gates:
             of_value.append([] if many == LIMIT else [len(self._left)])
             self._left += [many] * (many < LIMIT)
         self._add(array, of_value, np.ones(len(array), dtype=np.int64), 1)
+
+    def notes(self, beyond: BoolArray) -> dict[str, int]:
+        """What these of the jobs that never pass ask for too much of, and how many do."""
+        unlicensed = int(np.count_nonzero(beyond & self._unlicensed))
+        found = {BEYOND: int(np.count_nonzero(beyond)) - unlicensed, TOO_MANY_LICENCES: unlicensed}
+        return {what: jobs for what, jobs in found.items() if jobs}
 
     @property
     def behind(self) -> int:

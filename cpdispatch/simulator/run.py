@@ -159,6 +159,12 @@ class Run:
             found = figures.summary(self.schedule(), ms)
         if self.happened is not None:
             found["node_failures"] = sum(len(e.nodes) for e in self.happened if e.kind == FAIL)
+        reason = self.job_table.column("reason")
+        for figure, why in (
+            ("jobs_never_fit", Reason.NEVER_FITS),
+            ("jobs_refused", Reason.REJECTED),
+        ):
+            found[figure] = int(arrow.is_text(reason, why.name.lower()).sum())
         return found | self._energy()
 
     @property

@@ -54,7 +54,7 @@ from cpdispatch.simulator.checks import (
     seed_of,
 )
 from cpdispatch.simulator.course import Course
-from cpdispatch.simulator.gates import BEYOND, Gates
+from cpdispatch.simulator.gates import Gates
 from cpdispatch.simulator.kernels import (
     BEGIN,
     END,
@@ -258,10 +258,10 @@ class Simulation:
         workload, system = self.workload, self.system
         runnable = system_fits(system, workload.table)
         self._gates = Gates(workload, system) if gated(workload, system) else None
-        self._beyond = 0
-        """How many jobs fit the system and ask for more than a limit allows."""
+        self._beyond: dict[str, int] = {}
+        """How many jobs fit the system and never pass, and why."""
         if self._gates is not None:
-            self._beyond = int(np.count_nonzero(runnable & ~self._gates.passable))
+            self._beyond = self._gates.notes(runnable & ~self._gates.passable)
             runnable = runnable & self._gates.passable
         self._expected: dict[int, tuple[int, int]] = {}
         """Expected and upper durations of the jobs that wait behind the gate, or for their time."""
@@ -885,12 +885,11 @@ class Simulation:
         predictor so far.
         """
         dependencies = {} if self._precedence is None else self._precedence.notes
-        beyond = {BEYOND: self._beyond} if self._beyond else {}
         over = {OVER_CAP: self._over_cap} if self._over_cap else {}
         to_come = 0 if self._course is None else self._course.to_come
         out = {BEFORE: self._before, AFTER_THE_END: to_come}
         outside = {what: events for what, events in out.items() if events}
-        return {**dependencies, **beyond, **over, **outside, **self._guard.faults}
+        return {**dependencies, **self._beyond, **over, **outside, **self._guard.faults}
 
     @property
     def of_predictor(self) -> dict[str, object]:

@@ -408,11 +408,32 @@ def test_the_notes_say_once_what_was_dropped_and_what_never_started() -> None:
     assert compare.notes(rows)[2].startswith("KTH, b: 36 jobs never started")
     rows[1]["jobs_never_started"] = 7
     rows[1]["repaired"] = {"never runs: draws more than the power cap leaves": 6}
-    assert compare.notes(rows)[-1].startswith("KTH, b: 1 job never started: it asks")
+    assert compare.notes(rows)[-1].startswith("KTH, b: 1 other never started: it asks")
     rows[1]["events"] = "some"
     assert compare.notes(rows)[-1].endswith("left it out, or too few nodes were in service")
     rows[1]["jobs_never_started"] = 6
     assert not any("never started" in line for line in compare.notes(rows))
+
+
+@pytest.mark.parametrize(
+    ("never", "misfits", "refused", "said"),
+    [
+        (27, 27, 0, "21 others never started: they ask for more than the system has or their "
+                    "partitions allow"),
+        (8, 6, 2, "2 others never started: the dispatcher refused them"),
+        (7, 6, 0, "1 other never started: it still waited at the end"),
+        (9, 7, 1, "3 others never started: they ask for more than the system has or their "
+                  "partitions allow, or the dispatcher refused them, or they still waited at the "
+                  "end"),
+    ],
+)  # fmt: skip
+def test_the_notes_name_the_reasons_that_there_are(
+    never: int, misfits: int, refused: int, said: str
+) -> None:
+    rows = named(1)
+    rows[0] |= {"jobs_never_started": never, "jobs_never_fit": misfits, "jobs_refused": refused}
+    rows[0]["repaired"] = {"never runs: asks for more than a limit allows": 6}
+    assert compare.notes(rows)[-1] == f"KTH, a: {said}"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.learn.measure import Meter
 from cpdispatch.predict import make
 from cpdispatch.simulator.compiled import CompiledSimulation
-from cpdispatch.simulator.gates import BEYOND
+from cpdispatch.simulator.gates import BEYOND, TOO_MANY_LICENCES
 from cpdispatch.simulator.replay import Watch, simulate
 from cpdispatch.system import Limit, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify.violation import Kind
@@ -466,8 +466,12 @@ def test_licences_in_use_are_told_when_there_are_not_so_many():
         workload_of([replace(TWO[0], licences="ansys:2"), *TWO[1:]]), licensed(), "easy"
     )
     assert over.jobs["start"].tolist() == [-1, 0]
-    assert over.about["notes"][BEYOND] == 1
+    assert over.about["notes"] == {TOO_MANY_LICENCES: 1}
     assert over.verify() == []
+    narrow = replace(licensed(), limits=(Limit(1, "core", "queue", "long"),))
+    both = simulate(workload_of([replace(TWO[0], licences="ansys:2"), *TWO[1:]]), narrow, "easy")
+    assert both.about["notes"] == {BEYOND: 1, TOO_MANY_LICENCES: 1}
+    assert (both.metrics["jobs_never_started"], both.metrics["jobs_never_fit"]) == (2, 2)
 
 
 @pytest.mark.parametrize(

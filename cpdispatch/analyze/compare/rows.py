@@ -202,16 +202,26 @@ def notes(rows: Sequence[Row]) -> list[str]:
         told = sum(n for rule, n in run["repaired"].items() if rule.startswith("never runs"))
         never = run.get("jobs_never_started", 0) - told
         if never > 0:
-            who, many = f"{run['workload']}, {run['dispatcher']}", counted(never)
-            jobs, ask, them = (
-                ("jobs", "they ask for more than the system has or their partitions allow", "them")
-                if many != "1"
-                else ("job", "it asks for more than the system has or its partition allows", "it")
-            )
-            why = f"{ask}, or the dispatcher left {them} out"
-            why += ", or too few nodes were in service" * bool(run.get("events"))
-            lines[f"{who}: {many} {jobs} never started: {why}"] = None
+            who, one = f"{run['workload']}, {run['dispatcher']}", counted(never) == "1"
+            jobs = ("other" if told else "job") + "s" * (not one)
+            why = ", or ".join(_why_never(run, never, told, one))
+            lines[f"{who}: {counted(never)} {jobs} never started: {why}"] = None
     return list(lines)
+
+
+def _why_never(run: Row, never: float, told: float, one: bool) -> list[str]:
+    """Why jobs never started that no note tells of: those reasons that some of them have."""
+    it, ask, their = ("it", "asks", "its partition allows") if one else (
+        "they", "ask", "their partitions allow"
+    )  # fmt: skip
+    them = "it" if one else "them"
+    too_much = f"{it} {ask} for more than the system has or {their}"
+    if "jobs_never_fit" not in run:  # a row that another version wrote
+        why = [too_much, f"the dispatcher left {them} out"]
+        return why + ["too few nodes were in service"] * bool(run.get("events"))
+    misfits, refused = run["jobs_never_fit"] - told, run["jobs_refused"]
+    why = [too_much] * (misfits > 0) + [f"the dispatcher refused {them}"] * (refused > 0)
+    return why + [f"{it} still waited at the end"] * (never > misfits + refused)
 
 
 def heading_of(run: Row, rows: Sequence[Row]) -> str:

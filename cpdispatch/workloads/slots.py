@@ -493,21 +493,45 @@ def _shapes(system: System, limits: Limits, jobs: int, random: np.random.Generat
     request = np.zeros((jobs, len(system.resources)), dtype=np.int64)
     edges = np.cumsum(list(limits.accelerators.values()))
     uses = np.searchsorted(edges, random.random(jobs), side="right")
-    for column, name in enumerate(system.resources):
-        least, most = limits.request.get(
-            name, (1, 1) if name == "core" or name in limits.accelerators else (0, 0)
-        )
-        if name in limits.accelerators:
-            least, most = max(least, 1), max(most, 1)
+    bounds = [_bounds(limits, name) for name in system.resources]
+    _check_room(system, limits, np.array([most for _, most in bounds]))
+    for column, (name, (least, most)) in enumerate(zip(system.resources, bounds, strict=True)):
         drawn = least + np.floor(random.random(jobs) * (most - least + 1)).astype(np.int64)
         if name in limits.accelerators:
             drawn[uses != list(limits.accelerators).index(name)] = 0
         request[:, column] = drawn
-    _check_room(system, request)
     return request
 
 
-def _check_room(system: System, request: IntArray) -> None:
+def _bounds(limits: Limits, name: str) -> tuple[int, int]:
+    """Least and most that each unit asks of a resource type, if its job uses it."""
+    accelerator = name in limits.accelerators
+    least, most = limits.request.get(name, (1, 1) if name == "core" or accelerator else (0, 0))
+    return (max(least, 1), max(most, 1)) if accelerator else (least, most)
+
+
+def _check_room(system: System, limits: Limits, most: IntArray) -> None:
+    """Raise when some node has no room for the largest unit that may be drawn.
+
+    Parameters
+    ----------
+    most : int64 array, shape (resources,)
+        What a unit asks for at most of each resource type.
+    """
+    for column, name in enumerate(system.resources):
+        has = max(group.capacity[column] for group in system.groups)
+        if most[column] > has:
+            raise UsageError(
+                f"request limits of {name}: {_bounds(limits, name)[0]} to {most[column]}; a node "
+                f"of the system {system.name} has {has} at most: lower the limit"
+            )
+    used = [name for name, share in limits.accelerators.items() if share > 0]
+    kinds = used + [""] * (sum(limits.accelerators.values()) < 1)
+    request = np.stack([
+        [0 if name in limits.accelerators and name != kind else many
+         for name, many in zip(system.resources, most.tolist(), strict=True)]
+        for kind in kinds
+    ])  # fmt: skip
     room = system.room(request)
     if room.min() < 1:
         asked = dict(zip(system.resources, request[int(np.argmin(room))].tolist(), strict=True))

@@ -237,8 +237,12 @@ def test_a_log_of_accelerators_is_learned_by_the_performance_of_all_its_units() 
         (Limits({"core": (4, 2)}), "request limits of core: 4 to 2"),
         (Limits({"core": (0, 2)}), "from 1 or more for core"),
         (Limits({"mem": (-1, 2)}), "request limits of mem: -1 to 2"),
-        (Limits({"core": (17, 17)}), "no node of the system eurora has 17 core"),
+        (
+            Limits({"core": (1, 17)}),
+            "of core: 1 to 17; a node of the system eurora has 16 at most: lower the limit",
+        ),
         (Limits({"gpu": (1, 1), "mic": (1, 1)}), "no node of the system eurora has"),
+        (Limits({"gpu": (0, 1), "mic": (0, 1)}), "no node .* has 1 core, 1 gpu, 1 mic for a unit"),
         (Limits(accelerators={"gpu": 0.5}), "say how fast gpu is.*core=1,gpu=50"),
         (Limits(accelerators={"core": 0.5}), "say how fast core is"),
         (Limits(accelerators={"gpu": 0.7, "mic": 0.7}), "must add up to 1 at most"),

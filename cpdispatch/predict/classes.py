@@ -330,7 +330,8 @@ class Classes:
         return {
             "classes by week": [
                 {
-                    "week": name, "divider s": tally.divider_s, "jobs": tally.jobs,
+                    "week": name, "divider s": None if name == "all" else tally.divider_s,
+                    "jobs": tally.jobs,
                     "accuracy": tally.accuracy, "precision": tally.precision,
                     "recall": tally.recall, "large taken for small": tally.large_taken_for_small,
                 }

@@ -179,10 +179,11 @@ class Mixture:
         self.predictor.learn(job, runtime_s)
 
     def report(self) -> Tables:
-        """What each source weighs at the end."""
+        """What each source weighs at the end; the predictor goes by its own name."""
+        name = self.predictor.name
         return {
-            "Weights": _table(SOURCES, self.weights),
-            "Weights of upper durations": _table(UPPER_SOURCES, self.upper_weights),
+            "Weights": _table((*SOURCES[:-1], name), self.weights),
+            "Weights of upper durations": _table((*UPPER_SOURCES[:-1], name), self.upper_weights),
         }
 
     def _in_seconds(self, said: float, job: Job) -> float:

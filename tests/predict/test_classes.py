@@ -267,7 +267,8 @@ def test_a_week_tells_how_its_jobs_were_classified(fortnight: Classes) -> None:
 
 def test_the_report_has_all_weeks_and_the_features_by_importance(fortnight: Classes) -> None:
     weeks, features = fortnight.report().values()
-    assert weeks[0]["week"] == "all"
+    assert (weeks[0]["week"], weeks[0]["divider s"]) == ("all", None)
+    assert weeks[-1]["divider s"] == max(fortnight.weeks.items())[1].divider_s
     assert weeks[0]["jobs"] == sum(tally.jobs for tally in fortnight.weeks.values())
     assert [row["accuracy"] for row in weeks[1:]] == [
         tally.accuracy for _, tally in sorted(fortnight.weeks.items())

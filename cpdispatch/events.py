@@ -397,6 +397,11 @@ def read(given: str | Iterable[str], requeue: str = "", checkpoints: str | None 
                 advice="write all failures into the file, or draw all of them",
             )  # fmt: skip
     saved = None if checkpoints is None else _checkpoints(checkpoints)
+    if saved is not None and requeue == "none":
+        raise UsageError(
+            "--checkpoints and --requeue none: no job may be restarted, so none goes on from a "
+            "checkpoint; leave one of them out"
+        )
     return Events(given, rows, draws, requeue, saved)
 
 

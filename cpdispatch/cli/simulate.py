@@ -190,6 +190,8 @@ def _check_restart_options(
             raise UsageError(f"--idempotent and --restartable {said.restartable}: {which}")
         if costs and not idempotent:
             raise UsageError(f"--restart-cost {said.restart_cost}: {which}")
+        if of_runs["events"] is not None and of_runs["events"].requeue == "restartable":
+            raise UsageError(f"--requeue restartable: {which}")
     if not (costs or idempotent):
         return
     option = "--idempotent" if idempotent else "--restart-cost"

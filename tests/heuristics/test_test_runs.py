@@ -677,6 +677,10 @@ def test_the_command_says_what_is_missing(
     assert "jobs tested" in said(*tests, "--restartable", "0.5", "--seed", "3")
     assert "--restart-cost 30s: no job may be restarted" in said("--restart-cost", "30s")
     assert "whole seconds are needed" in said("--restart-cost", "2.5s", "--restartable", "all")
+    fails = ("--events", "weibull:mtbf=30d,shape=0.7,repair=4h", "--requeue")
+    assert "--requeue restartable: no job may be restarted" in said(*fails, "restartable")
+    none = said(*fails, "none", "--checkpoints", "every=1h")
+    assert "--checkpoints and --requeue none: no job may be restarted" in none
     costly = ("--restartable", "all", "--restart-cost", "3s")
     assert "restarts have a cost, and easy kills no job" in said("-d", "easy", *costly)
     assert "no job of log comes after another one" in said("-d", "easy", "--dependencies")

@@ -148,13 +148,13 @@ class Tuned:
 
     @property
     def verdict(self) -> str:
-        """What the picked candidate brings on the test weeks, in two sentences at most."""
+        """What the picked candidate brings on the test weeks, in three sentences at most."""
         if self.picked == BASELINE:
             return f"EASY-{BASELINE} is best on the training weeks."
         name = OBJECTIVES[self.tuning.objective]
         share = self.summary[TEST][f"{name}_relative"]
         times = f"{share:.2f} times" if isfinite(share) else "more than"  # EASY's is 0
-        said = (
+        said = self._broken + (
             f"On test weeks, EASY-{self.picked} has {times} the {_WORDS[name]} of EASY-{BASELINE}, "
             f"and less of it in {self.better:,} of {self.weeks:,}."
         )
@@ -162,6 +162,17 @@ class Tuned:
             return said
         return (
             f"{said} What is best on the training weeks brings nothing here: keep EASY-{BASELINE}."
+        )
+
+    @property
+    def _broken(self) -> str:
+        """That the longest wait that was asked for is not kept on the test weeks, or nothing."""
+        longest = self.summary[TEST]["wait_s_max_relative"]
+        if self.tuning.max_wait is None or longest <= self.tuning.max_wait:
+            return ""
+        return (
+            f"--max-wait {self.tuning.max_wait:g} does not hold on test weeks: the longest wait is "
+            f"{longest:.3f} times that of EASY-{BASELINE}. "
         )
 
     @property

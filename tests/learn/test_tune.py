@@ -90,6 +90,18 @@ def test_the_verdict_says_what_the_picked_orders_bring_on_test_weeks() -> None:
     )
 
 
+def test_the_verdict_says_that_the_limit_of_the_longest_wait_is_broken_on_test_weeks() -> None:
+    found = tune(bursts(4), ONE, replace(SMALL, max_wait=1.1), HERE)
+    for longest, broken in ((1.902, True), (1.1, False)):
+        told = replace(
+            found,
+            picked=Candidate("spf", "spf", NO_THRESHOLD),
+            pairs=found.pairs.assign(wait_s_max_relative=longest),
+        ).verdict
+        assert told.startswith("--max-wait 1.1 does not hold on test weeks: the longest") == broken
+        assert ("1.902 times that of EASY-FCFS-FCFS. On test weeks" in told) == broken
+
+
 @pytest.mark.parametrize(("share", "better"), [(1.03, 3), (0.9, 1), (1.0, 0)])
 def test_what_brings_nothing_on_test_weeks_is_not_recommended(share: float, better: int) -> None:
     found = tune(bursts(4), ONE, SMALL, HERE)

@@ -68,6 +68,16 @@ def answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
     DecisionError
         When it raises an error or answers with something else; the message says at what time.
     """
+    if instance.system.once:
+        from cpdispatch import first_node
+
+        ask, ours = partial(_answer_of, dispatcher), own.is_ours(dispatcher)
+        return first_node.answered(ask, instance, dispatcher.name, stated=ours)
+    return _answer_of(dispatcher, instance)
+
+
+def _answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
+    """The decision of a dispatcher about an instance whose jobs ask for units alone."""
     try:
         decision = dispatcher.dispatch(instance)
     except CpdispatchError:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cpdispatch import first_node
 from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.arrays import IntArray
@@ -293,6 +294,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
     def _decided(self, instance: Instance) -> Decision:
         """What the rule decides with the chosen jobs first."""
         self._rule.primary = _Chosen(Policy.FCFS, positions=tuple(self._chosen))
+        if instance.system.once:
+            return first_node.answered(self._rule.dispatch, instance, self._rule.name, stated=True)
         return self._rule.dispatch(instance)
 
     def _earned(self, instance: Instance, decision: Decision) -> float:

@@ -15,11 +15,13 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
+from cpdispatch import access
 from cpdispatch import instance as instances_module
 from cpdispatch.arrays import IntArray
 from cpdispatch.instance import FORMAT, Instance
-from cpdispatch.jobs import Column, JobTable, Workload, job_block
+from cpdispatch.jobs import ANYHOW, Column, JobTable, Spread, Workload, job_block
 from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads.fit import fit
 
 RESOURCES = ("core", "gpu", "mem")
 LONGEST_S = 12
@@ -80,6 +82,7 @@ def instance_files(
     starvation: bool = False,
     predictions: bool = False,
     restarts: bool = False,
+    first: bool = False,
 ) -> dict[str, Any]:
     """The content of a valid instance file: running jobs fit, some are overdue."""
     system = draw(systems(max_nodes))
@@ -136,7 +139,31 @@ def instance_files(
         draw(predicted(running, queue))
     if restarts:
         draw(restarting(file))
+    if first:
+        draw(taking_once(file))
     return file
+
+
+@st.composite
+def taking_once(draw: st.DrawFn, file: dict[str, Any]) -> None:
+    """Let jobs take something once on their first nodes; what runs fits all the same."""
+    file["format"] = "cpdispatch-instance/2"
+    kinds = len(file["resources"])
+    amounts = st.lists(st.integers(0, 3), min_size=kinds, max_size=kinds)
+    for job in file["queue"]:
+        if draw(st.integers(0, 2)):
+            job["first"] = draw(amounts)
+    left = np.repeat(
+        [g["capacity"] for g in file["groups"]], [g["nodes"] for g in file["groups"]], 0
+    )
+    for job in file["running"]:
+        for node, units in job["nodes"].items():
+            left[int(node)] -= units * np.array(job["unit"])
+    for job in file["running"]:
+        taken, node = draw(amounts), int(draw(st.sampled_from(sorted(job["nodes"]))))
+        if (left[node] >= taken).all():
+            job["first"], job["first_node"] = taken, node
+            left[node] -= taken
 
 
 @st.composite
@@ -383,3 +410,26 @@ def workloads(
         none,
         none.copy(),
     )
+
+
+@st.composite
+def taken_once(draw: st.DrawFn, **choices: Any) -> tuple[Workload, System]:
+    """A crowded system and jobs of which some take something once on their first nodes.
+
+    Of some jobs, one or two units at most may share a node.
+    """
+    machine = draw(systems(max_nodes=4, max_resources=2))
+    plain = draw(workloads(machine, **choices))
+    amounts = [
+        draw(st.lists(st.integers(0, 3), min_size=len(plain), max_size=len(plain)))
+        for _ in machine.resources
+    ]
+    first = [np.array(column, dtype=np.int64) for column in amounts]
+    table = JobTable([*plain.table.columns, *first], plain.table.labels)
+    names = (*machine.resources, *(f"first_{name}" for name in machine.resources))
+    asked = replace(plain, resources=names, table=table)
+    if draw(st.booleans()):
+        kinds = draw(st.lists(st.integers(0, 2), min_size=len(plain), max_size=len(plain)))
+        spread = (ANYHOW, Spread(units_per_node_max=1), Spread(units_per_node_max=2))
+        asked = replace(asked, spread=spread, spread_of=np.array(kinds, dtype=np.int64))
+    return access.keep(fit(asked, machine), machine)

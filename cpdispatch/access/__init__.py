@@ -11,6 +11,9 @@ Jobs that take whole nodes are expressed in the same way: each node has as many 
 the largest node has cores; a unit of such a job asks for all of them, one of another job for as
 many as of cores.
 
+What a job takes once, on its first node, is asked for as ``first@mem``, of which no node ever lacks
+any: the request is not multiplied by units, see `cpdispatch.first_node`.
+
 Partitions have tiers. The tier of a job is the highest of the partitions that it may use; a job
 without a partition has the usual one.
 """
@@ -26,14 +29,14 @@ from cpdispatch.access import spread
 from cpdispatch.arrays import BoolArray, IntArray, compact
 from cpdispatch.errors import InputError, nearest
 from cpdispatch.jobs import Access, Column, JobTable, Workload
-from cpdispatch.system import LIMIT, USUAL_TIER, Partition, System, is_own, with_capacity
+from cpdispatch.system import FIRST, LIMIT, USUAL_TIER, Partition, System, is_own, with_capacity
 
 WHOLE, SPREAD = "whole", "spread"
 NOWHERE = "nowhere"
 HELD = "held@jobs"
 """What a job that is held asks for: no node has any."""
 NO_NODE = "may use no node: by its partitions and their time limits, its features or its nodes"
-_NO_PLACES = (f"{SPREAD}@", spread.LIMIT_TYPE, HELD)
+_NO_PLACES = (f"{SPREAD}@", spread.LIMIT_TYPE, HELD, FIRST)
 _NAMED = 40
 """Longest name of a resource type that is made of what jobs ask for; longer ones are numbered."""
 
@@ -60,6 +63,21 @@ def keep(workload: Workload, system: System) -> tuple[Workload, System]:
         When a job names a partition, a feature or a node that the system does not have, or the
         system was made by this function for another workload.
     """
+    own = Column.REQUEST + len(system.resources)
+    names, columns = workload.resources[len(system.resources) :], workload.table.columns
+    if not names:
+        return _kept(workload, system)
+    # What is taken on first nodes says nothing of where jobs may run.
+    plain = JobTable(columns[:own], workload.table.labels)
+    kept, extended = _kept(replace(workload, resources=system.resources, table=plain), system)
+    endless = [np.full(system.nodes, LIMIT) for _ in names]
+    extended = _extended(extended, names, endless)
+    table = JobTable([*kept.table.columns, *columns[own:]], kept.table.labels)
+    return replace(kept, resources=extended.resources, table=table), extended
+
+
+def _kept(workload: Workload, system: System) -> tuple[Workload, System]:
+    """The same of jobs that ask for the system's resource types alone."""
     workload, system = _limited(workload, system)
     asked = _Asked(workload, system)
     if asked.nothing:
@@ -219,6 +237,8 @@ def said(name: str) -> str:
         return f"nodes that may take units of job {where}"
     if name == spread.LIMIT_TYPE:
         return "limit of units on a node"
+    if name.startswith(FIRST):
+        return f"{where} on its first node"
     base = "room" if base == _ALL else base
     return f"{base} of whole nodes" if where == WHOLE else f"{base} on nodes of {where}"
 

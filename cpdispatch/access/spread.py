@@ -21,6 +21,8 @@ A request of -3 says that 3 units of the job share a node at most. Nothing is ta
 """
 PER_NODE = "node_"
 """What comes before the name of a resource type that is asked for once on each node of a job."""
+ON_FIRST = "first_"
+"""What comes before the name of a resource type that is asked for once, on a job's first node."""
 
 
 def grouped(units: int, spread: Spread) -> tuple[int, int]:

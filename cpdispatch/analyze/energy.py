@@ -63,9 +63,13 @@ def watts_of(
     if not system.group_watts:
         np.add.at(found, owner, units)
         found *= request @ np.array(system.unit_watts)
-        return found
-    each = (request[owner] * system.node_watts[node]).sum(axis=1)
-    np.add.at(found, owner, each * units)
+    else:
+        each = (request[owner] * system.node_watts[node]).sum(axis=1)
+        np.add.at(found, owner, each * units)
+    if system.once:
+        placed, (once, of) = (np.diff(offset) > 0).nonzero()[0], np.array(system.once).T
+        watts = system.node_watts[node[offset[placed]]][:, of]
+        found[placed] += (request[placed][:, once] * watts).sum(axis=1)
     return found
 
 

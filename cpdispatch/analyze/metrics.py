@@ -56,6 +56,8 @@ class ScheduleColumns:
     saved_s : int64 array, shape (jobs,), or None
         What checkpoints have kept of the runs before the last one, seconds, see `kept_s`; None
         without them.
+    once : tuple of pairs of int
+        See `cpdispatch.system.System`.
     """
 
     submit_s: IntArray
@@ -70,6 +72,7 @@ class ScheduleColumns:
     requeued: IntArray | None = None
     failed: NDArray[np.bool_] | None = None
     saved_s: IntArray | None = None
+    once: tuple[tuple[int, int], ...] = ()
 
     @property
     def started(self) -> NDArray[np.bool_]:
@@ -92,7 +95,7 @@ class ScheduleColumns:
 
     def _rows(self, which: NDArray[np.bool_] | slice) -> ScheduleColumns:
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        del columns["capacity"]
+        del columns["capacity"], columns["once"]
         there = {name: column[which] for name, column in columns.items() if column is not None}
         return replace(self, **there)
 
@@ -221,6 +224,8 @@ def utilisation(schedule: ScheduleColumns) -> FloatArray:
     held, span_s = np.zeros(schedule.request.shape[1], dtype=np.int64), makespan_s(schedule)
     for part in _parts(schedule):
         held += (useful_s(part) * part.units) @ part.request
+        for once, of in schedule.once:
+            held[of] += useful_s(part) @ part.request[:, once]
     # The capacity of a type that says where jobs may run leaves no room for products in 64 bits.
     return np.asarray(held / np.maximum(schedule.capacity.astype(np.float64) * span_s, 1))
 

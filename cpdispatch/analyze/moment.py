@@ -125,7 +125,7 @@ def moment(
         )
     holds = t.during(at_s, at_s + 1)
     held = np.zeros_like(t.system.capacity)
-    np.add.at(held, holds.node, holds.units[:, None] * t.request[holds.row])
+    np.add.at(held, holds.node, t.amount(holds))
     down, drained = (np.unique(outages.at(at_s)) for outages in (t.down, t.drained))
     there = t.system.capacity.copy()
     if (less := t.lacking) is not None:

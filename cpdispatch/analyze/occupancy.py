@@ -32,10 +32,12 @@ class Holds:
     start_s: IntArray
     end_s: IntArray
     """The node is held from the start on and is free again at the end, shape (entries,)."""
+    first: IntArray
+    """1 for the first node of an attempt, else 0, shape (entries,)."""
 
     def take(self, which: BoolArray | IntArray) -> Holds:
         """Some of the entries."""
-        columns = (self.row, self.node, self.units, self.start_s, self.end_s)
+        columns = (self.row, self.node, self.units, self.start_s, self.end_s, self.first)
         return Holds(*(column[which] for column in columns))
 
 
@@ -74,7 +76,10 @@ class Attempts:
         first = np.cumsum(count) - count
         entry = np.repeat(self.offset[which] - first, count) + np.arange(len(attempt))
         node, units = (part[entry].astype(np.int64) for part in (self.node, self.units))
-        return Holds(self.row[attempt], node, units, self.start_s[attempt], self.end_s[attempt])
+        return Holds(
+            self.row[attempt], node, units, self.start_s[attempt], self.end_s[attempt],
+            (entry == self.offset[attempt]).astype(np.int64),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -269,8 +274,17 @@ class Occupancy:
     def during(self, begin_s: int, end_s: int) -> Holds:
         """What is held at some time in [begin, end), of all attempts."""
         final, lost = (part.during(begin_s, end_s) for part in (self.final, self.lost))
-        names = ("row", "node", "units", "start_s", "end_s")
+        names = ("row", "node", "units", "start_s", "end_s", "first")
         return Holds(*(np.concatenate([getattr(part, n) for part in (final, lost)]) for n in names))
+
+    def amount(self, holds: Holds) -> IntArray:
+        """What each entry holds, shape (entries, resources)."""
+        request = self.request[holds.row]
+        amount: IntArray = holds.units[:, None] * request
+        for once, of in self.system.once:
+            amount[:, of] += holds.first * request[:, once]
+            amount[:, once] = 0
+        return amount
 
 
 class Room:
@@ -297,7 +311,6 @@ class Room:
     ) -> None:
         system, down, lacking = schedule.system, schedule.down, schedule.lacking
         drained, announced = schedule.takes_no_job, schedule.announced
-        request = schedule.request[holds.row]
         self._drained = drained
         self._announced = announced
         self.begin_s, self.end_s = begin_s, end_s
@@ -306,7 +319,7 @@ class Room:
         out = (down.begin_s < end_s) & (down.end_s > begin_s)
         less = (lacks.begin_s < end_s) & (lacks.end_s > begin_s)
         node = np.concatenate((holds.node, down.node[out], lacks.node[less]))
-        held = holds.units[:, None] * request
+        held = schedule.amount(holds)
         amount = np.concatenate((held, system.capacity[down.node[out]], lacks.amount[less]))
         start_s = np.concatenate((holds.start_s, down.begin_s[out], lacks.begin_s[less]))
         stop_s = np.concatenate((holds.end_s, down.end_s[out], lacks.end_s[less]))

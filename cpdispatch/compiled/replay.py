@@ -82,6 +82,11 @@ class Replays:
                 f"system {system.name} has maintenance, and compiled replays do not keep to it: "
                 "leave it out"
             )
+        if system.once:
+            raise UsageError(
+                "jobs take amounts on their first nodes, and compiled replays do not keep to them: "
+                "leave these amounts out"
+            )
         if begins_later(workload):
             raise UsageError("compiled replays do not keep begin times: leave the column out")
         table, jobs = workload.table, len(workload)

@@ -7,11 +7,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from cpdispatch.access import SPREAD
 from cpdispatch.access.spread import LIMIT_TYPE
@@ -29,9 +31,10 @@ from cpdispatch.instance.snapshot import (
     Running,
     Stopped,
     free_capacity,
+    held_by,
 )
-from cpdispatch.jobs import PRIORITY_MAX, JobTable, Starvation, job_block
-from cpdispatch.system import LIMIT, TIER_MAX, USUAL_TIER, NodeGroup, PartitionFile, System
+from cpdispatch.jobs import PRIORITY_MAX, Job, JobTable, Starvation, job_block
+from cpdispatch.system import FIRST, LIMIT, TIER_MAX, USUAL_TIER, NodeGroup, PartitionFile, System
 
 FORMAT = "cpdispatch-instance/1"
 FORMAT_OF_RESTARTS = "cpdispatch-instance/2"
@@ -64,6 +67,8 @@ class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     bound: int = 0
     exclusive: bool = False
     tier: int = USUAL_TIER
+    first: list[int] = []
+    first_node: int | None = None
 
 
 class _Stopped(msgspec.Struct, forbid_unknown_fields=True):
@@ -101,6 +106,7 @@ class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     priority: int = 0
     tier: int = USUAL_TIER
     hold: bool = False
+    first: list[int] = []
 
 
 class _Reservation(msgspec.Struct, forbid_unknown_fields=True):
@@ -154,9 +160,18 @@ def loads(content: bytes | str, name: str | os.PathLike[str] = "<instance>") -> 
     """Read an instance from the content of a file, see `load`."""
     read = parse_json(content, _File, "an instance file", name, (FORMAT, FORMAT_OF_RESTARTS))
     instance = _FileCheck(name).instance(read)
-    wished = wishes.stated(read)
-    if not wished:
-        return instance
+    wished, once = wishes.stated(read), _FileCheck(name).asks_once(read)
+    if wished:
+        read = _placed(read, wished, name, instance.system.name)
+    if once:
+        read = _with_types_taken_once(read)
+    return _FileCheck(name).instance(read) if wished or once else instance
+
+
+def _placed(
+    read: _File, wished: list[tuple[str, object]], name: str | os.PathLike[str], system: str
+) -> _File:
+    """The file in which resource types say where jobs may run."""
     lowering = wishes.Lowering(name)
     for field, value in wished:
         lowering.need(
@@ -164,7 +179,33 @@ def loads(content: bytes | str, name: str | os.PathLike[str] = "<instance>") -> 
             f"the format {FORMAT} does not say where jobs may run",
             f"state {FORMAT_OF_RESTARTS!r} as format",
         )  # fmt: skip
-    return _FileCheck(name).instance(lowering.lowered(read, instance.system.name))
+    return lowering.lowered(read, system)
+
+
+def _with_types_taken_once(read: _File) -> _File:
+    """The file with a resource type for each one of which a job takes an amount on its first node.
+
+    What a job of one unit takes there is a part of the unit.
+    """
+    jobs: list[_QueuedJob | _RunningJob] = [*read.queue, *read.running]
+    kinds = sorted({k for job in jobs if job.units > 1 for k, n in enumerate(job.first) if n})
+    none = [0] * len(kinds)
+
+    def unit(job: _QueuedJob | _RunningJob) -> list[int]:
+        if job.units == 1:
+            return [*(a + b for a, b in zip_longest(job.unit, job.first, fillvalue=0)), *none]
+        return [*job.unit, *(job.first[k] if job.first else 0 for k in kinds)]
+
+    power = read.power
+    return replace(
+        read,
+        resources=[*read.resources, *(f"{FIRST}{read.resources[k]}" for k in kinds)],
+        groups=[replace(g, capacity=[*g.capacity, *(LIMIT for _ in kinds)]) for g in read.groups],
+        queue=[replace(job, unit=unit(job), first=[]) for job in read.queue],
+        running=[replace(job, unit=unit(job), first=[]) for job in read.running],
+        reservations=[replace(r, capacity=[*r.capacity, *none]) for r in read.reservations],
+        power=None if power is None else replace(power, unit=[*power.unit, *none]),
+    )
 
 
 def is_number(text: str) -> bool:
@@ -207,6 +248,35 @@ class _FileCheck(Check):
             self.dependencies(read, queue, running), starvation, stopped, read.restart_cost,
             read.data | {name: LeftOut(kind) for name, kind in read.data_left_out.items()},
         )  # fmt: skip
+
+    def asks_once(self, read: _File) -> bool:
+        """Whether a job takes something once on its first node; refuses what cannot be taken so."""
+        found, kinds = False, len(read.resources)
+        for name in ("queue", "running"):
+            jobs: Sequence[_QueuedJob | _RunningJob] = getattr(read, name)
+            for k, job in enumerate(jobs):
+                field, node = f"{name}[{k}]", getattr(job, "first_node", None)
+                if job.first:
+                    found = True
+                    self.need(
+                        read.format == FORMAT_OF_RESTARTS, f"{field}.first", job.first,
+                        f"the format {FORMAT} has no first nodes",
+                        f"state {FORMAT_OF_RESTARTS!r} as format",
+                    )  # fmt: skip
+                    self.vector(job.first, f"{field}.first", kinds)
+                    self.need(
+                        not job.restartable, f"{field}.restartable", job.restartable,
+                        "a job that takes something on its first node cannot be restarted",
+                        "leave it out",
+                    )  # fmt: skip
+                if isinstance(job, _RunningJob):
+                    several = bool(job.first) and len(job.nodes) > 1
+                    self.need(
+                        str(node) in job.nodes if several or node is not None else True,
+                        f"{field}.first_node", node, f"none of its nodes: {', '.join(job.nodes)}",
+                        "state on which of its nodes the job holds what it takes once",
+                    )  # fmt: skip
+        return found
 
     def stopped(
         self, read: _File, queue: JobTable, system: System, free: IntArray
@@ -369,7 +439,8 @@ class _FileCheck(Check):
             self.job(job, field, len(system.resources), seen)
             self.number(job.start, f"{field}.start")
             self.past(job.start, f"{field}.start", read.time, "starts in the future")
-            entries.append(self.placement(job.nodes, job.units, field, system.nodes))
+            placed = self.placement(job.nodes, job.units, field, system.nodes)
+            entries.append(sorted(placed, key=lambda entry: entry[0] != job.first_node))
             requested.append(self.requested(job, field))
             self.number(job.bound, f"{field}.bound", 0)
             self.tier(job.tier, f"{field}.tier", read.format)
@@ -402,11 +473,12 @@ class _FileCheck(Check):
             sealed(np.array([u for entry in entries for _, u in entry], dtype=np.int64)),
             sealed(bound) if bound.any() else None,
         )
-        over = running.usage(system.nodes) > system.capacity
+        usage = held_by(system, running)
+        over = usage > system.capacity
         if over.any():
             node, kind = (int(axis[0]) for axis in np.nonzero(over))
-            held = int(running.usage(system.nodes)[node, kind])
-            last = [job for job in jobs if str(node) in job.nodes and job.unit[kind]][-1]
+            held = int(usage[node, kind])
+            last = [job for job in jobs if str(node) in job.nodes][-1]
             self.need(
                 False, "running", held,
                 f"overlap: they hold more {system.resources[kind]} than node {node} has, "
@@ -517,7 +589,8 @@ def to_json(instance: Instance) -> bytes:
     restarts = bool(queue.restartable.any() or running.jobs.restartable.any())
     tiers = np.concatenate((queue.tier, running.jobs.tier))
     ordered = bool(queue.priority.any() or (tiers != USUAL_TIER).any())
-    second = restarts or instance.restart_cost_s > 0 or ordered
+    once = bool(instance.system.once) and any(map(types.first, (*queue, *running.jobs)))
+    second = restarts or instance.restart_cost_s > 0 or ordered or once
     data, left_out = _data_file(instance.data)
     file = _File(
         format=FORMAT_OF_RESTARTS if second else FORMAT,
@@ -551,23 +624,40 @@ class _Types:
     """The resource types of a file. Each job whose units on a node are limited has one of its own.
 
     A request below 0 says the limit elsewhere, see `cpdispatch.access.spread`. Of ``spread@77``,
-    each node has as many as units of job 77 may share it.
+    each node has as many as units of job 77 may share it. What is taken once is in the field
+    ``first``; of a job of one unit, it is a part of that.
     """
 
     def __init__(self, instance: Instance) -> None:
         names, asked = instance.system.resources, instance.queue.request
         at = instance.system.resource(LIMIT_TYPE)
-        self._at = len(names) if at < 0 else at
-        limits = -asked[:, self._at : self._at + 1].sum(axis=1)
+        self._once = {of: once for once, of in instance.system.once}
+        away = {at, *self._once.values()}
+        self._kept = [k for k in range(len(names)) if k not in away]
+        limits = -asked[:, [at] * (at >= 0)].sum(axis=1)
         self.limit = {k: limit for k, limit in enumerate(limits.tolist()) if limit}
         """The limit of each such job, by its position in the queue."""
         own = [f"{SPREAD}@{id}" for id in instance.queue.id[list(self.limit)].tolist()]
-        self.names = [*names[: self._at], *names[self._at + 1 :], *own]
+        self.names = [*(names[k] for k in self._kept), *own]
 
     def of(self, amounts: Sequence[int], own: Iterable[int] = ()) -> list[int]:
         """Amounts of the system's types as those of the file's; ``own`` ones are 0 otherwise."""
         more = list(own) or [0] * len(self.limit)
-        return [*amounts[: self._at], *amounts[self._at + 1 :], *more]
+        return [*(amounts[k] for k in self._kept), *more]
+
+    def unit(self, job: Job, own: Iterable[int] = ()) -> list[int]:
+        """What each unit of a job asks for."""
+        unit = list(job.request)
+        for of, once in self._once.items() if job.units == 1 else ():
+            unit[of] += unit[once]
+        return self.of(unit, own)
+
+    def first(self, job: Job) -> list[int]:
+        """What a job takes once, on its first node; empty where that is nothing."""
+        if job.units == 1 or not any(job.request[once] for once in self._once.values()):
+            return []
+        amounts = [job.request[self._once[k]] if k in self._once else 0 for k in self._kept]
+        return [*amounts, *(0 for _ in self.limit)]
 
 
 def _data_file(data: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -616,7 +706,7 @@ def _queued_file(
     job, given = instance.queue[k], instance.dependencies
     file = _QueuedJob(
         job.id, job.submit_s, job.expected_s, job.units,
-        types.of(job.request, (int(k == limited) for limited in types.limit)),
+        types.unit(job, (int(k == limited) for limited in types.limit)),
         instance.queue.label("user", k), instance.queue.label("queue", k), job.ewt_s,
         _unless(job.expected_s, job.requested_s), _unless(job.requested_s, job.upper_s),
     )  # fmt: skip
@@ -630,6 +720,7 @@ def _queued_file(
             file.earliest = int(given.stated_s[k])
     file.restartable = bool(job.restartable)
     file.priority, file.tier = job.priority, job.tier
+    file.first = types.first(job)
     if k in held:
         start, nodes = held[k]
         file.stopped = _Stopped(start, {str(node): units for node, units in nodes.items()})
@@ -643,11 +734,13 @@ def _running_file(running: Running, k: int, types: _Types) -> _RunningJob:
     start, end = int(running.start_s[k]), int(running.end_s[k])
     bound = 0 if running.bound_s is None else int(running.bound_s[k])
     duration = job.expected_s if running.overdue[k] or bound else end - start
+    first = types.first(job)
     return _RunningJob(
-        job.id, start, duration, job.units, types.of(job.request),
+        job.id, start, duration, job.units, types.unit(job),
         {str(node): units for node, units in sorted(nodes)}, job.submit_s,
         running.jobs.label("user", k), running.jobs.label("queue", k),
         _unless(duration, job.requested_s), bool(job.restartable), bound, tier=job.tier,
+        first=first, first_node=int(running.node[low]) if first else None,
     )  # fmt: skip
 
 

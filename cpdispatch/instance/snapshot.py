@@ -39,7 +39,7 @@ class Running:
     offset : int64 array, shape (running + 1,)
         The k-th job's entries are ``offset[k]:offset[k + 1]``.
     node, units : int64 array, shape (entries,)
-        A node and the number of the job's units there.
+        A node and the number of the job's units there. The first entry of a job is its first node.
     bound_s : int64 array, shape (running,), or None
         How long each job may run before it is stopped, see `Stopped`; 0 for jobs that run until
         they end. Where a job has one, its expected end is when its nodes are free if it is
@@ -426,7 +426,11 @@ class Instance(_Flat):
         """Watts that each job draws while it runs, shape (jobs,); zeros without a cap."""
         if self.power is None:
             return np.zeros(len(jobs), dtype=np.int64)
-        return jobs.units * (jobs.request @ np.array(self.power.unit, dtype=np.int64))
+        unit, request = np.array(self.power.unit, dtype=np.int64), jobs.request
+        drawn: IntArray = jobs.units * (request @ unit)
+        for once, of in self.system.once:
+            drawn += request[:, once] * (unit[of] - jobs.units * unit[once])
+        return drawn
 
     def power_free(self) -> int:
         """Watts left under the cap now; a number that no job reaches without a cap."""
@@ -503,6 +507,20 @@ of_flat = unfinished(
 NO_NODES: IntArray = sealed(np.empty(0, dtype=np.int64))
 
 
+def held_by(system: System, running: Running) -> IntArray:
+    """What running jobs hold on nodes of a system, shape (nodes, resources).
+
+    A resource type that is taken once is not held itself: what it is an amount of is, on the node
+    that the job's entries name first.
+    """
+    held = running.usage(system.nodes)
+    first_node = running.node[running.offset[:-1]]
+    for once, of in system.once:
+        held[:, once] = 0
+        np.add.at(held[:, of], first_node, running.jobs.request[:, once])
+    return held
+
+
 def free_capacity(
     system: System,
     running: Running,
@@ -511,7 +529,7 @@ def free_capacity(
     now: int,
 ) -> IntArray:
     """Capacity free at ``now``, shape (nodes, resources), never below 0."""
-    free = system.capacity - running.usage(system.nodes)
+    free = system.capacity - held_by(system, running)
     for reservation in reservations:
         if reservation.start_s <= now < reservation.end_s:
             free[list(reservation.nodes)] -= np.array(reservation.capacity, dtype=np.int64)

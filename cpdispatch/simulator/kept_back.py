@@ -14,7 +14,7 @@ from cpdispatch.analyze.occupancy import NOBODY_BEHIND, Attempts, Behind
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.jobs import LABELLED, TERMS, Workload
 from cpdispatch.simulator.gates import Gates
-from cpdispatch.system import NodeGroup, System, is_own, room_in
+from cpdispatch.system import FIRST, NodeGroup, System, is_own, room_in
 from cpdispatch.terms import gated
 from cpdispatch.workloads.table import from_table
 
@@ -78,7 +78,7 @@ def being_cleared(lost: Attempts, stop_s: IntArray) -> Behind:
 
 def _asked(jobs: pd.DataFrame, system: System) -> tuple[Workload, System]:
     """The jobs of a run, and its system, as far as limits speak of them."""
-    own = [k for k, name in enumerate(system.resources) if is_own(name)]
+    own = [k for k, name in enumerate(system.resources) if is_own(name) or name.startswith(FIRST)]
     names = [system.resources[k] for k in own]
     groups = tuple(
         NodeGroup(g.name, g.nodes, tuple(g.capacity[k] for k in own)) for g in system.groups

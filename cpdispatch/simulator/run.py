@@ -296,6 +296,7 @@ class Run:
             requeued=None if self.happened is None else arrow.array(table.column("requeued")),
             failed=self._failed(),
             test=self._test(),
+            once=self.system.once,
         )
 
     def _column(self, name: str) -> IntArray | None:

@@ -17,7 +17,7 @@ from time import perf_counter
 
 import numpy as np
 
-from cpdispatch import verify
+from cpdispatch import first_node, verify
 from cpdispatch.analyze.energy import watts_of
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
@@ -34,7 +34,6 @@ from cpdispatch.events import (
     with_maintenance,
 )
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Power, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, bounding, given_s, known_s, refreshing, warm_up
@@ -46,6 +45,7 @@ from cpdispatch.simulator.checks import (
     check_case,
     check_gated,
     check_kind,
+    check_once,
     check_power_cap,
     check_restarts,
     check_rules,
@@ -198,6 +198,9 @@ class Simulation:
             workload = events.within(workload)
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
+        if system.once:
+            check_once(switch_off_s)
+            workload = _without_restarts(workload, system)
         self.workload = workload
         self._event_by_event = trigger == "event"
         self.now = 0
@@ -209,7 +212,7 @@ class Simulation:
         self.records.killed[:] = self._runtime_s < workload.runtime_s
         self._ask_predictor(predictor, seed, correction)
         special = events, power_cap, starvation, switch_off_s
-        self._is_plain = all(of is None for of in special)
+        self._is_plain = all(of is None for of in special) and not system.once
         """Whether only free capacity, what jobs come after, and test runs bind decisions."""
         self._untested = any(of is not None for of in (self._checkpoints, power_cap, switch_off_s))
         """Whether there are no test runs."""
@@ -223,8 +226,10 @@ class Simulation:
         self._over_cap = 0
         """How many jobs fit the system and draw more than the cap leaves from some time on."""
         if power_cap is not None:
-            draws = workload.table.request @ np.array(system.unit_watts)
-            self._watts = workload.table.units * draws
+            table, unit = workload.table, np.array(system.unit_watts)
+            self._watts = table.units * (table.request @ unit)
+            for once, of in system.once:
+                self._watts += table.request[:, once] * unit[of]
         steps = [one for one in (power_cap, energy_price) if one is not None]
         self._let_happen(seen, events, switch_off_s, made([*made(data, seed), *steps], seed), seed)
         self._asked: Instance | None = None
@@ -256,7 +261,7 @@ class Simulation:
     def _hold_back(self, dependencies: bool) -> None:
         """Say which jobs are submitted at all, and what keeps them back then."""
         workload, system = self.workload, self.system
-        runnable = system_fits(system, workload.table)
+        runnable = first_node.fit(system.capacity, system, workload.table)
         self._gates = Gates(workload, system) if gated(workload, system) else None
         self._beyond: dict[str, int] = {}
         """How many jobs fit the system and never pass, and why."""
@@ -933,6 +938,15 @@ class Simulation:
         if self.log_is_apart:
             del state["workload"]
         return state
+
+
+def _without_restarts(workload: Workload, system: System) -> Workload:
+    """The workload in which no job may be restarted that takes something on its first node."""
+    table = workload.table
+    takes = (table.request[:, [once for once, _ in system.once]] > 0).any(axis=1)
+    return replace(
+        workload, table=table.having(Column.RESTARTABLE, np.where(takes, 0, table.restartable))
+    )
 
 
 def _only(placements: Placements, keep: BoolArray) -> Placements:

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from cpdispatch import first_node
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.decision import HEAD as OF_DECISION
 from cpdispatch.decision import NO_BOUND, Decision, Placements
-from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import NO_NODES, Instance, Reservation, Running, Starvation, Stopped
 from cpdispatch.instance.snapshot import HEAD, NOW, of_flat
 from cpdispatch.instance.snapshot import RUNNING as RUNNING_SEEN
@@ -179,6 +179,8 @@ class State:
             (placements.position, real_end, placements.offset, placements.node, placements.units)
         )
         begin(self.memory, now, flat, len(placements))
+        for at in range(first, self.running) if self.system.once else ():
+            self._take_once(at, 1)
         if bound_s is not None:
             for k in np.flatnonzero(bound_s != NO_BOUND).tolist():
                 at, holds_s = first + k, int(bound_s[k]) + self.restart_cost_s
@@ -263,7 +265,16 @@ class State:
 
     def end(self, row: int) -> None:
         """End the running job of this workload row."""
+        if self.system.once:
+            at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
+            self._take_once(at, -1)
         end(self.memory, row)
+
+    def _take_once(self, at: int, sign: int) -> None:
+        """Take what a running job holds once from its first node, or give it back."""
+        node = self.entries[0, self.offset[at]]
+        for once, of in self.system.once:
+            self.free[node, of] -= sign * self.run[_REQUEST + once, at]
 
     def running_on(self, nodes: Sequence[int]) -> list[int]:
         """The rows of the jobs that run on these nodes."""
@@ -285,6 +296,10 @@ class State:
             node, units = self.entries[:, self.offset[at] : self.offset[at + 1]]
             node, units = node[changed[node]], units[changed[node]]
             held = units[:, None] * self.run[_REQUEST:, at]
+            on_first = node == self.entries[0, self.offset[at]]
+            for once, of in self.system.once:
+                held[on_first, of] += self.run[_REQUEST + once, at]
+                held[:, once] = 0
             if (held <= left[node]).all():
                 left[node] -= held
             else:
@@ -294,7 +309,8 @@ class State:
     def fitting(self) -> tuple[IntArray, BoolArray]:
         """The rows of the queued jobs, and whether each fits the system as it is."""
         jobs = JobTable(self.queue[:, : self.queued].copy())
-        return self.queue_hidden[ROW, : self.queued], system_fits(self.system, jobs)
+        fits = first_node.fit(self.system.capacity, self.system, jobs)
+        return self.queue_hidden[ROW, : self.queued], fits
 
     def resize(self, system: System) -> None:
         """Let nodes have other capacity from now on, which holds what runs there."""
@@ -348,6 +364,8 @@ class State:
         ``stopped`` is what queued jobs held, ``came_s`` since when jobs wait for nodes, by row.
         """
         flat = look(self.memory, now, self.correction)
+        if self.system.once:
+            self._see_once(now, flat[HEAD : HEAD + self.free.size].reshape(self.free.shape))
         if len(self.down) or self.reservations:
             free = flat[HEAD : HEAD + self.free.size].reshape(self.free.shape)
             free[self.down] = 0
@@ -355,6 +373,15 @@ class State:
                 if reservation.start_s <= now:
                     free[list(reservation.nodes)] = 0
         return self.seen(flat, stopped, data, came_s)
+
+    def _see_once(self, now: int, free: IntArray) -> None:
+        """Write into what is free what first nodes hold of jobs that end at this very instant."""
+        for at in np.flatnonzero(self.times[1, : self.running] <= now).tolist():
+            node = self.entries[0, self.offset[at]]
+            for once, of in self.system.once:
+                free[node, of] += self.run[_REQUEST + once, at]
+        for once, _ in self.system.once:
+            free[:, once] = self.system.capacity[:, once]
 
     def seen(
         self,

@@ -25,6 +25,8 @@ class SolvedJob:
         Why it has no start; empty when it has one.
     bound : int or None
         How long it may run, seconds, if it starts now with a bound; None for as long as it takes.
+    first_node : int or None
+        The first of its nodes, where it takes something once.
     """
 
     id: int
@@ -32,6 +34,7 @@ class SolvedJob:
     nodes: Mapping[int, int] | None = None
     reason: str = ""
     bound: int | None = None
+    first_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ def from_decision(
     certificate = decision.certificate
     places = decision.placements.as_dict()
     left = left_free(instance, decision)
+    once = [k for k, _ in instance.system.once]
     jobs = []
     for position, (id, start) in enumerate(
         zip(instance.queue.id.tolist(), decision.start_s.tolist(), strict=True)
@@ -93,7 +97,10 @@ def from_decision(
             jobs.append(SolvedJob(id, None, None, reason))
         else:
             bound = None if decision.bound_s is None else int(decision.bound_s[position]) or None
-            jobs.append(SolvedJob(id, start, places.get(position), bound=bound))
+            nodes, first_node = places.get(position), None
+            if nodes and instance.queue.request[position, once].any():
+                first_node = next(iter(nodes))
+            jobs.append(SolvedJob(id, start, nodes, bound=bound, first_node=first_node))
     return Solution(
         digest(instance),
         certificate.model,

@@ -23,6 +23,7 @@ class _Job(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     nodes: dict[str, int] | None = None
     reason: str = ""
     bound: int | None = None
+    first_node: int | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -78,6 +79,9 @@ def loads(content: bytes | str, name: str | os.PathLike[str] = "<solution>") -> 
         need(
             not job.reason, f"{field}.reason", job.reason, "a reason to wait for a job that starts"
         )
+        if job.first_node is not None:
+            known = str(job.first_node) in (job.nodes or {})
+            need(known, f"{field}.first_node", job.first_node, "none of its nodes")
         for node, units in (job.nodes or {}).items():
             where = f"{field}.nodes.{node}"
             need(is_number(node), where, node, "nodes are numbers")
@@ -90,7 +94,9 @@ def loads(content: bytes | str, name: str | os.PathLike[str] = "<solution>") -> 
 
 def _job(read: _Job) -> SolvedJob:
     nodes = None if read.nodes is None else {int(node): n for node, n in read.nodes.items()}
-    return SolvedJob(read.id, read.start, nodes, read.reason, read.bound)
+    if nodes is not None and read.first_node is not None:
+        nodes = {read.first_node: nodes[read.first_node], **nodes}
+    return SolvedJob(read.id, read.start, nodes, read.reason, read.bound, read.first_node)
 
 
 def to_json(solution: Solution) -> bytes:
@@ -100,7 +106,7 @@ def to_json(solution: Solution) -> bytes:
         nodes = job.nodes
         written = None if nodes is None else {str(node): nodes[node] for node in sorted(nodes)}
         reason = job.reason if job.start is None else ""
-        jobs.append(_Job(job.id, job.start, written, reason, job.bound))
+        jobs.append(_Job(job.id, job.start, written, reason, job.bound, job.first_node))
     file = _File(
         FORMAT, solution.instance, solution.model, solution.status, solution.objective,
         solution.value, solution.bound, solution.wall_ms, solution.limit_ms, jobs,

@@ -69,6 +69,7 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
         return f"does not fit the power cap: draws {watts} W, the cap is {instance.power.cap} W"
     if kept_back := _kept_back(instance, position):
         return f"waits {kept_back}"
+    request[[once for once, _ in system.once]] = 0
     power_left = _power_left(instance, decision)
     if not _fits(left, request, job.units):
         one_by_one = np.diag(np.maximum(request, 0))
@@ -79,6 +80,8 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
         ] or ["a free node combination"]
         if watts > power_left:
             short.append("power")
+        return f"waits for {' and '.join(short)}"
+    if short := _lacking_once(instance, left, position):
         return f"waits for {' and '.join(short)}"
     if watts > power_left:
         return f"waits for power: draws {watts} W, {max(power_left, 0)} W of the cap are left"
@@ -111,6 +114,18 @@ def _fits(free: IntArray, request: IntArray, units: int) -> bool:
     return int(room_in(free, request, units).sum()) >= units
 
 
+def _lacking_once(instance: Instance, left: IntArray, position: int) -> list[str]:
+    """What no node has for a job beside one unit, of what it takes once; empty if one has all."""
+    asked, taken = instance.queue.request[position], instance.system.once
+    beside = [left[:, of] - np.maximum(asked[of], 0) for _, of in taken]
+    lacks = [free < asked[once] for free, (once, _) in zip(beside, taken, strict=True)]
+    if not np.all(np.any(lacks, axis=0)) or not asked[[once for once, _ in taken]].any():
+        return []
+    names = [said(instance.system.resources[once]) for once, _ in taken]
+    short = [name for name, none in zip(names, lacks, strict=True) if none.all()]
+    return short or ["a first node with all that it takes there"]
+
+
 def _starting(instance: Instance, decision: Decision) -> tuple[IntArray, IntArray, IntArray]:
     """Queue position, node and units of every entry of a job that starts now."""
     places: Placements = decision.placements
@@ -124,6 +139,9 @@ def left_free(instance: Instance, decision: Decision) -> IntArray:
     owner, node, units = _starting(instance, decision)
     left = instance.free.copy()
     np.subtract.at(left, node, instance.queue.request[owner] * units[:, None])
+    first = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
+    for once, of in instance.system.once:
+        np.subtract.at(left[:, of], node[first], instance.queue.request[owner[first], once])
     return left
 
 

@@ -1,6 +1,6 @@
 """Systems: resource types, groups of like nodes, partitions; built in, or read from files."""
 
-from cpdispatch.system.checks import CELLS_MAX, JOBS, LIMIT, TIER_MAX, USUAL_TIER
+from cpdispatch.system.checks import CELLS_MAX, FIRST, JOBS, LIMIT, TIER_MAX, USUAL_TIER
 from cpdispatch.system.file import (
     GroupFile,
     PartitionFile,
@@ -23,8 +23,8 @@ from cpdispatch.system.machine import (
 from cpdispatch.system.named import GB_IN_KB, NAMED, find
 
 __all__ = [
-    "CELLS_MAX", "GB_IN_KB", "JOBS", "LIMIT", "NAMED", "TIER_MAX", "USUAL_TIER", "GroupFile",
-    "Limit", "Maintenance", "NodeGroup", "Partition", "PartitionFile", "System", "SystemFile",
-    "find", "from_file", "is_own", "load", "ranges_of", "room_in", "system_as_dict",
+    "CELLS_MAX", "FIRST", "GB_IN_KB", "JOBS", "LIMIT", "NAMED", "TIER_MAX", "USUAL_TIER",
+    "GroupFile", "Limit", "Maintenance", "NodeGroup", "Partition", "PartitionFile", "System",
+    "SystemFile", "find", "from_file", "is_own", "load", "ranges_of", "room_in", "system_as_dict",
     "with_capacity",
 ]  # fmt: skip

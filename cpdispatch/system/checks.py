@@ -23,6 +23,8 @@ WATTS_MAX = 1_000_000
 """Most watts of a unit of a resource type, or of an idle node."""
 USUAL_TIER, TIER_MAX = 1, 65_533
 """The tier of a partition that states none, and the highest one, as in Slurm."""
+FIRST = "first@"
+"""What comes before the name of a resource type that a job takes once, on its first node."""
 CELLS_MAX = 16_000_000
 """Most capacities of a system, nodes times resource types: 128 MB."""
 JOBS = "jobs"
@@ -82,6 +84,9 @@ def _check_groups(system: System) -> None:
         raise wrong("resources", list(system.resources), "a resource type without a name")
     if len(set(system.resources)) < len(system.resources):
         raise wrong("resources", list(system.resources), "a resource type is named twice")
+    for name in system.resources:
+        if name.startswith(FIRST) and name.removeprefix(FIRST) not in system.resources:
+            raise wrong("resources", name, "stands for a resource type that there is not")
     if not system.groups:
         raise wrong("groups", [], "a system needs a group of nodes")
     nodes, most = 0, min(NODES_MAX, CELLS_MAX // len(system.resources))

@@ -13,7 +13,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.parameters import count_of
-from cpdispatch.system.checks import JOBS, USUAL_TIER, check
+from cpdispatch.system.checks import FIRST, JOBS, USUAL_TIER, check
 
 EVERY_NODE = "all"
 """The nodes of a partition or a window that names none."""
@@ -154,6 +154,10 @@ class System:
         are not named are never switched off.
     capacity : int64 array, shape (nodes, resources)
         A node that lacks a resource has capacity 0 of it.
+    once : tuple of pairs of int
+        The resource types of which a job takes an amount once, on its first node, and the types of
+        which that is an amount, by their indices: ``first@mem`` and ``mem``. No node lacks any of
+        the former.
     counted : int64 array, shape (nodes, resources)
         The capacity that tells how full a node is: 0 of resource types that stand for where jobs
         may run, as these stand for capacity that is counted already.
@@ -176,6 +180,7 @@ class System:
     off_watts: Mapping[str, int] = field(default_factory=dict)
     wake_s: Mapping[str, int] = field(default_factory=dict)
     capacity: IntArray = field(init=False, repr=False)
+    once: tuple[tuple[int, int], ...] = field(init=False, repr=False)
     counted: IntArray = field(init=False, repr=False)
     group_of: IntArray = field(init=False, repr=False)
 
@@ -187,6 +192,7 @@ class System:
         own = [is_own(name) for name in self.resources]
         counted = capacity if all(own) else sealed(np.where(own, capacity, 0))
         object.__setattr__(self, "capacity", capacity)
+        object.__setattr__(self, "once", _once(self.resources))
         object.__setattr__(self, "counted", counted)
         object.__setattr__(self, "group_of", sealed(np.repeat(np.arange(len(counts)), counts)))
 
@@ -323,6 +329,15 @@ def room_in(free: IntArray, request: IntArray, most: int) -> IntArray:
     fit = (free[:, asked] // request[asked]).min(axis=1, initial=most)
     room: IntArray = np.clip(fit, 0, (-request[request < 0]).min(initial=most))
     return room
+
+
+def _once(resources: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """The resource types that are taken once, with the types of the nodes that they are of."""
+    return tuple(
+        (k, resources.index(name.removeprefix(FIRST)))
+        for k, name in enumerate(resources)
+        if name.startswith(FIRST)
+    )
 
 
 def ranges_of(nodes: Sequence[int]) -> str:

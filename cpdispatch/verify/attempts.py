@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from cpdispatch.arrays import IntArray
+from cpdispatch.verify.once import heads
 from cpdispatch.verify.service import REQUEUES, Outages, at_failure
 from cpdispatch.verify.tables import Attempts, Findings, Schedule
 from cpdispatch.verify.violation import Kind
@@ -86,6 +87,8 @@ def _with_attempts(
         units=table.units[again],
         requested_s=table.requested_s[again],
         request=table.request[again],
+        once=None if table.once is None else table.once[again],
+        head=None if table.head is None else np.concatenate((table.head, heads(lengths))),
         offset=np.concatenate(([0], np.cumsum(np.concatenate((np.diff(table.offset), lengths))))),
         node=np.concatenate((table.node, node)),
         node_units=np.concatenate((table.node_units, node_units)),

@@ -23,6 +23,7 @@ from cpdispatch.decision import (
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column
 from cpdispatch.verify.dependencies import depending
+from cpdispatch.verify.once import held, pairs
 from cpdispatch.verify.placement import early_start, misplaced
 from cpdispatch.verify.plan import Planned, hold, over_time
 from cpdispatch.verify.restarts import killed, left_s, wrong_bounds
@@ -256,16 +257,19 @@ def _planned_amiss(instance: Instance, places: Placements, later: BoolArray) -> 
 
 def _overfull(instance: Instance, starts: list[_Start]) -> list[Violation]:
     """Nodes on which the jobs that start now need more than is free."""
-    first = int(Column.REQUEST)
+    first, once = int(Column.REQUEST), pairs(instance.system.resources)
     used: dict[int, list[int]] = {}
     for _, job, here, there in starts:
         request = job[first:]
         for node, units in zip(here, there, strict=True):
             row = used.get(node)
-            if row is None:
+            if once:
+                taken = held(once, request, units, node == here[0])
+                used[node] = [a + b for a, b in zip(row or [0] * len(taken), taken, strict=True)]
+            elif row is None:
                 used[node] = [units * n for n in request]
             else:
-                used[node] = [held + units * n for held, n in zip(row, request, strict=True)]
+                used[node] = [has + units * n for has, n in zip(row, request, strict=True)]
     found = []
     frees = instance.free[list(used)].tolist() if used else []
     for (node, row), free in zip(used.items(), frees, strict=True):
@@ -273,7 +277,12 @@ def _overfull(instance: Instance, starts: list[_Start]) -> list[Violation]:
             continue
         for r, (need, have) in enumerate(zip(row, free, strict=True)):
             if need > have:
-                who = [job[0] for _, job, here, _ in starts if node in here and job[first + r]]
+                kinds = [r, *(k for k, of in once if of == r)]
+                who = [
+                    job[0]
+                    for _, job, here, _ in starts
+                    if node in here and any(job[first + k] for k in kinds)
+                ]
                 place = place_text(instance.system, node, r, instance.now)
                 text = f"{place}: {need} needed by {jobs_text(who)}, {have} free"
                 found.append(Violation(Kind.CAPACITY, text))

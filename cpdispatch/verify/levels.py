@@ -116,7 +116,7 @@ def units_that_fit(capacity: IntArray, request: IntArray) -> int:
 
 
 def fit_empty(capacity: IntArray, units: IntArray, request: IntArray) -> BoolArray:
-    """Which jobs fit the nodes when nothing else is there, shape (jobs,)."""
+    """Which jobs fit the nodes by their units when nothing else is there, shape (jobs,)."""
     if not len(units):
         return np.zeros(0, dtype=np.bool_)
     asked, which = np.unique(np.column_stack((units, request)), axis=0, return_inverse=True)

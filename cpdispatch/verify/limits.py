@@ -190,6 +190,8 @@ def _amount(jobs: pd.DataFrame, limit: Limit) -> IntArray:
         return np.ones(len(jobs), dtype=np.int64)
     units = jobs["units"].to_numpy(dtype=np.int64)
     amount: IntArray = units * jobs[f"request_{limit.of}"].to_numpy(dtype=np.int64)
+    if (once := f"request_first@{limit.of}") in jobs.columns:
+        amount += jobs[once].to_numpy(dtype=np.int64)
     return amount
 
 

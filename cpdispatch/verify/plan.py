@@ -9,7 +9,9 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.instance import Instance, Running
 from cpdispatch.jobs import Column
+from cpdispatch.system import System
 from cpdispatch.verify.levels import Sweep, taken_from_pool
+from cpdispatch.verify.once import apart, heads, held, pairs
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text
 
 
@@ -67,15 +69,19 @@ def held_entries(rows: list[tuple[int, int, int, int, list[int]]], resources: in
     return Held(table[:, 0], table[:, 1], table[:, 2], table[:, 3], table[:, 4:])
 
 
-def held_by_running(running: Running, now: int) -> Held:
+def held_by_running(running: Running, now: int, system: System) -> Held:
     """An overdue job is expected to end one second from now."""
     owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
+    request, once = apart(system.resources, running.jobs.request)
+    amount = request[owner] * running.units[:, None]
+    if once is not None:
+        amount += once[owner] * heads(np.diff(running.offset))[:, None]
     return Held(
         running.jobs.id[owner],
         running.node,
         np.full(len(owner), now, dtype=np.int64),
         np.maximum(running.end_s, now + 1)[owner],
-        running.jobs.request[owner] * running.units[:, None],
+        amount,
     )
 
 
@@ -87,12 +93,12 @@ def over_time(instance: Instance, plan: list[Planned]) -> list[Violation]:
     """
     if not plan:
         return []
-    resources = len(instance.system.resources)
+    resources, of = len(instance.system.resources), pairs(instance.system.resources)
     own = held_entries(
         [
-            (job.id, node, job.start_s, job.end_s, [units * n for n in job.request])
+            (job.id, node, job.start_s, job.end_s, held(of, job.request, units, e == 0))
             for job in plan
-            for node, units in (job.nodes or {}).items()
+            for e, (node, units) in enumerate((job.nodes or {}).items())
         ],
         resources,
     )
@@ -104,10 +110,10 @@ def over_time(instance: Instance, plan: list[Planned]) -> list[Violation]:
         ],
         resources,
     )
-    held = held_by_running(instance.running, instance.now)
-    found = _on_nodes(instance, own, held, reserved)
+    others = held_by_running(instance.running, instance.now, instance.system)
+    found = _on_nodes(instance, own, others, reserved)
     if any(job.nodes is None for job in plan):
-        found += _in_pool(instance, plan, held + reserved)
+        found += _in_pool(instance, plan, others + reserved)
     if instance.power is not None:
         found += _power(instance, plan)
     return found
@@ -138,15 +144,16 @@ def _on_nodes(instance: Instance, own: Held, held: Held, reserved: Held) -> list
     return found
 
 
-def _in_pool(instance: Instance, plan: list[Planned], held: Held) -> list[Violation]:
+def _in_pool(instance: Instance, plan: list[Planned], others: Held) -> list[Violation]:
     """Instants at which the plan needs more than is free on all nodes in service together."""
     capacity = instance.system.capacity.copy()
     capacity[instance.down] = 0
-    sweep = Sweep.of(held.node, held.start_s, held.end_s)
-    found = []
+    sweep = Sweep.of(others.node, others.start_s, others.end_s)
+    found, of = [], pairs(instance.system.resources)
+    whole = {job.position: held(of, job.request, job.units, True) for job in plan}
     for r, name in enumerate(instance.system.resources):
-        change = taken_from_pool(sweep, held.amount[:, r], capacity[:, r])
-        needs = [(job.start_s, job.end_s, job.units * job.request[r], job) for job in plan]
+        change = taken_from_pool(sweep, others.amount[:, r], capacity[:, r])
+        needs = [(job.start_s, job.end_s, whole[job.position][r], job) for job in plan]
         start_s, end_s, need = (
             np.array(c, dtype=np.int64) for c in zip(*(row[:3] for row in needs), strict=True)
         )
@@ -173,8 +180,10 @@ def _in_pool(instance: Instance, plan: list[Planned], held: Held) -> list[Violat
 def _power(instance: Instance, plan: list[Planned]) -> list[Violation]:
     assert instance.power is not None
     running, now, unit = instance.running, instance.now, instance.power.unit
+    of = pairs(instance.system.resources)
+    amounts = [held(of, job.request, job.units, True) for job in plan]
     ours = np.array(
-        [job.units * sum(n * w for n, w in zip(job.request, unit, strict=True)) for job in plan],
+        [sum(n * w for n, w in zip(amount, unit, strict=True)) for amount in amounts],
         dtype=np.int64,
     )
     theirs = instance.job_power(running.jobs)

@@ -9,6 +9,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.system import System
 from cpdispatch.verify.limits import Spell
+from cpdispatch.verify.once import heads
 from cpdispatch.verify.tables import Findings
 from cpdispatch.verify.violation import Kind, Violation, jobs_text
 
@@ -75,20 +76,28 @@ def energy(id: IntArray, said_j: IntArray, watts: IntArray, spell: Spell) -> lis
     return found.all()
 
 
-def drawn(units: IntArray, request: IntArray, system: System) -> IntArray:
+def drawn(
+    units: IntArray, request: IntArray, system: System, once: IntArray | None = None
+) -> IntArray:
     """Watts that each job draws at most, on whatever nodes it runs, shape (jobs,)."""
     most = [
         max(_watts(system, k, r) * bool(of.capacity[r]) for k, of in enumerate(system.groups))
         for r in range(len(system.resources))
     ]
     watts: IntArray = units * (request @ np.array(most, dtype=np.int64))
+    if once is not None:
+        watts += once @ np.array(most, dtype=np.int64)
     return watts
 
 
 def drawn_on(
-    request: IntArray, offset: IntArray, node: IntArray, units: IntArray, system: System
-) -> IntArray:
-    """Watts that are drawn by each of some jobs on their nodes, shape (jobs,)."""
+    request: IntArray, offset: IntArray, node: IntArray, units: IntArray, system: System,
+    once: IntArray | None = None,
+) -> IntArray:  # fmt: skip
+    """Watts that are drawn by each of some jobs on their nodes, shape (jobs,).
+
+    ``once`` is what each takes once, on its first node, shape (jobs, resources).
+    """
     of_group = np.array([
         [_watts(system, k, r) for r in range(len(system.resources))]
         for k in range(len(system.groups))
@@ -98,6 +107,9 @@ def drawn_on(
     on = (node >= 0) & (node < system.nodes)
     owner, group = owner[on], system.group_of[node[on]]
     np.add.at(found, owner, units[on] * (request[owner] * of_group[group]).sum(axis=1))
+    if once is not None:
+        first = heads(np.diff(offset))[on] == 1
+        np.add.at(found, owner[first], (once[owner] * of_group[group]).sum(axis=1)[first])
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.system import System
-from cpdispatch.verify.levels import fit_empty
+from cpdispatch.verify.schedules import fit_beside_nothing
 from cpdispatch.verify.tables import Findings, Schedule
 from cpdispatch.verify.violation import Kind, Violation
 from cpdispatch.verify.waits import WaitRules, share
@@ -37,7 +37,7 @@ def unstarted(table: Schedule, system: System, rejects: bool) -> list[Violation]
         lambda k: says.format(t.id[k], t.reason[k]) + ", and its dispatcher refuses none",
     )
     others = (out & ~t.never_fits & ~t.of_start & ~refused).nonzero()[0]
-    never = ~fit_empty(system.capacity, t.units[others], t.request[others])
+    never = ~fit_beside_nothing(t, system.capacity, others)
     if t.beyond is not None:
         never |= t.beyond[others]
     found.add(

@@ -25,6 +25,7 @@ from cpdispatch.verify.dispatches import (
 )
 from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.off import in_due_time, off
+from cpdispatch.verify.once import apart, heads
 from cpdispatch.verify.power import drawn, drawn_on, energy, power
 from cpdispatch.verify.promises import promises
 from cpdispatch.verify.reasons import (
@@ -150,7 +151,7 @@ def run(
         found += off(table.id, stay, system, columns, idle_s, first_s)
         if service is None and not dependencies and not limited(jobs, system) and not found:
             found += in_due_time(table, stay, system, columns, idle_s)
-    plain = switched is None and service is None and power_cap is None
+    plain = switched is None and service is None and power_cap is None and table.once is None
     rules, sound = None if wait is None else WaitRules(**wait), not found
     if plain and sound and rules is not None and not limited(jobs, system):
         found = _waits(table, system, decisions, rules)
@@ -170,7 +171,7 @@ class _Tables:
     capped : bool
         Whether there was a power cap.
     plain : bool
-        Whether nothing happened to the system, and there was none.
+        Whether nothing happened to the system, there was none, and no job takes anything once.
     """
 
     def __init__(
@@ -339,6 +340,8 @@ def _schedule(
     ]  # fmt: skip
     _need(jobs, "jobs", needed)
     offset, node, units = _entries(jobs, "nodes", "node_units")
+    asked = np.stack([numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1)
+    request, once = apart(system.resources, asked)
     return Schedule(
         id=numbers(jobs["id"]),
         submit_s=numbers(jobs["submit"]),
@@ -352,7 +355,7 @@ def _schedule(
         of_start=jobs["reason"].isin(_OF_STARTS).to_numpy(dtype=np.bool_),
         never_fits=(jobs["reason"] == "never_fits").to_numpy(dtype=np.bool_, na_value=False),
         rejected=(jobs["reason"] == "rejected").to_numpy(dtype=np.bool_, na_value=False),
-        request=np.stack([numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1),
+        request=request,
         offset=offset,
         node=node,
         node_units=units,
@@ -369,6 +372,8 @@ def _schedule(
         else None,
         outages=None if service is None else _outages(jobs, service),
         beyond=beyond(jobs, system) if limited(jobs, system) else None,
+        once=once,
+        head=None if once is None else heads(np.diff(offset)),
     )
 
 
@@ -394,16 +399,17 @@ def _with_cap(table: Schedule, system: System, power_cap: Sequence[Sequence[floa
     They are given up once no higher cap is to come.
     """
     most = power_cap[-1][1] - system.idle_total
-    over = drawn(table.units, table.request, system) > most
+    over = drawn(table.units, table.request, system, table.once) > most
     return replace(table, beyond=over if table.beyond is None else over | table.beyond)
 
 
 def _drawn(table: Schedule, system: System) -> IntArray:
     """Watts that jobs drew where they were, attempts that were stopped among them."""
     return np.concatenate([
-        drawn_on(table.request[row], held.offset, held.node, held.node_units, system)[
-            held.start_s >= 0
-        ]
+        drawn_on(
+            table.request[row], held.offset, held.node, held.node_units, system,
+            None if table.once is None else table.once[row],
+        )[held.start_s >= 0]
         for row, held in _parts(table)
     ])  # fmt: skip
 

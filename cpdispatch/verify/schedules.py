@@ -18,7 +18,8 @@ from cpdispatch.verify.attempts import (
     with_killed,
     with_stopped,
 )
-from cpdispatch.verify.levels import Around, Sweep, fit_empty, units_that_fit
+from cpdispatch.verify.levels import Around, Sweep, fit_empty
+from cpdispatch.verify.once import fits as fits_with_first
 from cpdispatch.verify.service import (
     Outages,
     at_failure,
@@ -75,18 +76,24 @@ def schedule(table: Schedule, system: System, *, brief: bool = True) -> list[Vio
         table = with_stopped(table, table.outages)
     owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
     sound, passing = _places(table, owner, system, found)
-    entries = owner[passing], table.node[passing], table.node_units[passing]
+    brief_ones = _some(table, passing)
+    entries = owner[passing]
     if not sound.all():
-        owner = owner[sound]
-        table = replace(table, node=table.node[sound], node_units=table.node_units[sound])
+        owner, table = owner[sound], _some(table, sound)
     if table.outages is not None:
         _in_service(table, owner, table.outages, found)
         _stops_needed(table, owner, table.outages, system, found)
         table, owner = _with_lacks(table, owner, table.outages, system)
     _levels(table, owner, system, found)
-    if brief and len(entries[0]):
-        _passing(table, owner, entries, system, found)
+    if brief and len(entries):
+        _passing(table, owner, brief_ones, entries, system, found)
     return found.all()
+
+
+def _some(table: Schedule, which: BoolArray) -> Schedule:
+    """The schedule with some of its entries, whose jobs are to be known."""
+    head = None if table.head is None else table.head[which]
+    return replace(table, node=table.node[which], node_units=table.node_units[which], head=head)
 
 
 def _lives(table: Schedule, found: Findings) -> None:
@@ -206,6 +213,8 @@ def _stops_needed(
             held = np.zeros_like(capacity)
             counted = (stays | (there & (owner == k))).nonzero()[0]
             amount = t.request[owner[counted]] * t.node_units[counted, None]
+            if t.once is not None and t.head is not None:
+                amount += t.once[owner[counted]] * t.head[counted, None]
             np.add.at(held, t.node[counted], amount)
             mine = t.node[there & (owner == k)]
             if (held[mine] <= capacity[mine]).all():
@@ -238,6 +247,8 @@ def _with_lacks(
         request=np.concatenate((t.request, lacking.amount)),
         node=np.concatenate((t.node, lacking.of.node)),
         node_units=np.concatenate((t.node_units, one)),
+        once=None if t.once is None else np.concatenate((t.once, 0 * lacking.amount)),
+        head=None if t.head is None else np.concatenate((t.head, 0 * one)),
     ), np.concatenate((owner, len(t.id) + np.arange(count)))
 
 
@@ -250,8 +261,8 @@ def _waits_for_service(
     """
     t, capacity = table, left_at_last(outages.happened, system)
     rows = waits.nonzero()[0].tolist()
-    fits = [units_that_fit(capacity, t.request[k]) >= t.units[k] for k in rows]
-    return waits if not all(fits) else np.zeros_like(waits)
+    fits = fit_beside_nothing(t, capacity, np.array(rows, dtype=np.int64))
+    return waits if not fits.all() else np.zeros_like(waits)
 
 
 def _left_out(table: Schedule, system: System, found: Findings) -> None:
@@ -275,12 +286,23 @@ def _left_out(table: Schedule, system: System, found: Findings) -> None:
     )
     claims = out & t.never_fits
     claimed = (claims if t.beyond is None else claims & ~t.beyond).nonzero()[0]
-    fits = fit_empty(system.capacity, t.units[claimed], t.request[claimed])
+    fits = fit_beside_nothing(t, system.capacity, claimed)
     found.add(
         Kind.NEVER_STARTED,
         claimed[fits],
         lambda k: f"job {t.id[k]} never started as one that never fits, and it fits",
     )
+
+
+def fit_beside_nothing(table: Schedule, capacity: IntArray, rows: IntArray) -> BoolArray:
+    """Which jobs, given by their rows, fit nodes when nothing else is there, shape (rows,)."""
+    t = table
+    found = fit_empty(capacity, t.units[rows], t.request[rows])
+    if t.once is not None:
+        for k in (found & t.once[rows].any(axis=1)).nonzero()[0].tolist():
+            row = rows[k]
+            found[k] = fits_with_first(capacity, int(t.units[row]), t.request[row], t.once[row])
+    return found
 
 
 def _in_sequence(table: Schedule, preceding: IntArray, think_s: IntArray, found: Findings) -> None:
@@ -418,7 +440,7 @@ def _holds_no_more(table: Schedule, owner: IntArray, system: System) -> bool:
     begins = (event & 1).astype(np.bool_)
     event >>= 1 + of_time
     for r in range(len(system.resources)):
-        amount = (t.request[:, r][owner] * t.node_units)[entry]
+        amount = t.held(owner, r)[entry]
         np.negative(amount, out=amount, where=~begins)
         np.cumsum(amount, out=amount)
         capacity = system.capacity[:, r]
@@ -437,14 +459,14 @@ def _levels(table: Schedule, owner: IntArray, system: System, found: Findings) -
     sweep = Sweep(t.node, times, begin, end)
     del begin, end
     for r in range(len(system.resources)):
-        amount = t.request[:, r][owner] * t.node_units
+        amount = t.held(owner, r)
         level = sweep.level(amount)
         allowed = system.capacity[:, r][sweep.place]
 
-        def text(k: int, r: int = r, level: IntArray = level) -> str:
+        def text(k: int, r: int = r, level: IntArray = level, amount: IntArray = amount) -> str:
             node, time = int(sweep.place[k]), int(sweep.time[k])
-            here = owner[t.node == node]
-            on = (t.start_s[here] <= time) & (time < t.end_s[here]) & (t.request[here, r] > 0)
+            here, some = owner[t.node == node], amount[t.node == node] > 0
+            on = (t.start_s[here] <= time) & (time < t.end_s[here]) & some
             here = here[on]
             lacking = int(t.request[here[t.id[here] == _LACK], r].sum())
             return (
@@ -457,7 +479,7 @@ def _levels(table: Schedule, owner: IntArray, system: System, found: Findings) -
 
 
 def _passing(
-    table: Schedule, owner: IntArray, brief: tuple[IntArray, IntArray, IntArray], system: System,
+    table: Schedule, owner: IntArray, brief: Schedule, row: IntArray, system: System,
     found: Findings,
 ) -> None:  # fmt: skip
     """Jobs that end in the second in which they start: they fit beside what was there all along.
@@ -466,21 +488,21 @@ def _passing(
 
     Parameters
     ----------
-    brief : three int64 arrays, shape (entries,)
-        Rows, nodes and units of these jobs.
+    brief : Schedule
+        With the entries of these jobs.
+    row : int64 array, shape (its entries,)
+        Whose they are.
     """
-    t, (row, node, units) = table, brief
+    t, node = table, brief.node
     around = Around(t.node, t.start_s[owner], t.end_s[owner], node, t.start_s[row])
     for r, name in enumerate(system.resources):
-        held = around.level(t.request[:, r][owner] * t.node_units)
-        level = held + t.request[row, r] * units
-        asks = t.request[row, r] > 0
+        held, own = around.level(t.held(owner, r)), brief.held(row, r)
         found.add(
             Kind.CAPACITY,
-            (asks & (level > system.capacity[node, r])).nonzero()[0],
-            lambda e, name=name, r=r, held=held: (  # type: ignore[misc]
+            ((own > 0) & (held + own > system.capacity[node, r])).nonzero()[0],
+            lambda e, name=name, r=r, held=held, own=own: (  # type: ignore[misc]
                 f"job {t.id[row[e]]} starts and ends on node {node[e]} at {t.start_s[row[e]]} with "
-                f"{t.request[row[e], r] * units[e]} {name}: {held[e]} are held, "
+                f"{own[e]} {name}: {held[e]} are held, "
                 f"{system.capacity[node[e], r]} allowed"
             ),
         )

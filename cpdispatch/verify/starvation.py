@@ -17,6 +17,7 @@ from cpdispatch.verify.levels import (
     taken_from_pool,
     units_on_nodes,
 )
+from cpdispatch.verify.once import pairs
 from cpdispatch.verify.plan import Planned, held_by_running, held_entries
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -36,6 +37,8 @@ def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -
     """
     rule, now = instance.starvation, instance.now
     assert rule is not None
+    if pairs(instance.system.resources):  # how early first nodes have room is not looked at
+        return []
     submit_s = instance.queue.submit_s.tolist()
     least_s = rule.threshold_s * (1000 - rule.wide) // 1000  # that of the widest jobs
     if all(job.start_s == now or now - submit_s[job.position] <= least_s for job in plan):
@@ -120,7 +123,7 @@ class _Beside:
             for r in instance.reservations
             for node in r.nodes
         ]
-        running = held_by_running(instance.running, instance.now)
+        running = held_by_running(instance.running, instance.now, instance.system)
         self.held = held_entries(rows, kinds) + replace(running, id=np.full_like(running.id, -1))
         self.capacity = instance.system.capacity.copy()
         self.capacity[instance.down] = 0

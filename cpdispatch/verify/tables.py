@@ -54,6 +54,10 @@ class Schedule:
         than the least power cap; None without either.
     kills : bool or None
         Whether every job is killed at its requested time; None where that is not known.
+    once : int64 array, shape (jobs, resources), or None
+        What each job takes once, on its first node; None where none takes anything so.
+    head : int64 array, shape (entries,), or None
+        1 for the first entry of each job, else 0.
     """
 
     id: IntArray
@@ -78,6 +82,15 @@ class Schedule:
     outages: Outages | None = None
     beyond: BoolArray | None = None
     kills: bool | None = None
+    once: IntArray | None = None
+    head: IntArray | None = None
+
+    def held(self, owner: IntArray, r: int) -> IntArray:
+        """What each entry holds of a resource, shape (entries,); ``owner`` are their jobs."""
+        found = self.request[:, r][owner] * self.node_units
+        if self.once is not None and self.head is not None:
+            found += self.once[:, r][owner] * self.head
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from cpdispatch.access.spread import ON_FIRST
 from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import (
@@ -147,7 +148,8 @@ def clean(raw: RawLog, filter: str = "all", processors: int | None = None) -> Wo
         _published(raw, jobs, processors, filter)
     else:
         _all(raw, jobs)
-    asked = sum((np.asarray(kind) > 0 for kind in raw.request.values()), start=np.False_)
+    of_units = (ask for name, ask in raw.request.items() if not name.startswith(ON_FIRST))
+    asked = sum((np.asarray(ask) > 0 for ask in of_units), start=np.False_)
     jobs.drop(NOTHING_ASKED, ~np.broadcast_to(asked, jobs.keep.shape))
     if raw.rounded is not None:
         jobs.repaired(ROUNDED, raw.rounded)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import numpy as np
 
-from cpdispatch.access.spread import PER_NODE
+from cpdispatch.access.spread import ON_FIRST, PER_NODE
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import not_a_table, other_commas, parse_toml, read_parquet, read_text
@@ -104,6 +104,7 @@ class ColumnMap(msgspec.Struct, forbid_unknown_fields=True):
     time: Times = msgspec.field(default_factory=Times)
     keep: list[Rows] = []
     nodes: Nodes | None = None
+    first: dict[str, Amount] = {}
 
 
 _DATE = re.compile(r"^(\d{4})(\d\d)(\d\d)$", re.ASCII)
@@ -177,6 +178,13 @@ def load(name: str) -> ColumnMap:
             )  # fmt: skip
     _check_format(found.time.format, path)
     _check_resources(found.resources, "resources", path)
+    _check_resources(found.first, "first", path)
+    for key, amount in found.first.items():
+        if amount.each != "unit":
+            raise InputError(
+                "what a job takes on its first node is stated for the job", file=path,
+                field=f"first.{key}.each", value=amount.each, advice="leave it out",
+            )  # fmt: skip
     if found.nodes is not None:
         _check_resources(found.nodes.resources, "nodes.resources", path)
     return found
@@ -186,7 +194,7 @@ def _check_resources(resources: Mapping[str, Amount], field: str, path: Path) ->
     """Refuse names that a workload has other columns of, amounts of no column, and odd factors."""
     for name, amount in resources.items():
         where = f"{field}.{name}"
-        if name in RESERVED or name in MEMORY_COLUMNS or name.startswith(PER_NODE):
+        if name in RESERVED or name in MEMORY_COLUMNS or name.startswith((PER_NODE, ON_FIRST)):
             advice = "write mem, and the unit of the column" if "mem" in name else "choose another"
             raise InputError(
                 "a workload has a column of this name that says something else", file=path,
@@ -264,6 +272,8 @@ def read(
         if amount.column and not amount.unit and isinstance(amount.times, int):
             odd[name] = source.fractions(amount.column, amount.times)
     asks = sum((values > 0 for values in amounts.values()), start=np.zeros_like(keep))
+    for name, amount in form.first.items():
+        amounts[ON_FIRST + name], uneven[ON_FIRST + name] = source.amount(amount, units)
     for reason, wrong in (
         ("submit time unknown", submit_s < 0),
         ("never started", (start_s < 0) if "start" in names else np.zeros_like(keep)),
@@ -293,7 +303,9 @@ def read(
     if nodes is not None:
         if form.nodes is None:
             raise UsageError(f"the column map says nothing of nodes: leave out {nodes}")
-        asked = [name for name, values in amounts.items() if (values[keep] > 0).any()]
+        asked = [
+            name.removeprefix(ON_FIRST) for name, of in amounts.items() if (of[keep] > 0).any()
+        ]
         table_of_nodes = _Source(Path(nodes), TableForm(empty=form.table.empty))
         machine, frame = _system(table_of_nodes, form.nodes, asked, notes)
     for name, values in amounts.items():

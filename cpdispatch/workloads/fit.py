@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdispatch.access.spread import PER_NODE, of_jobs
+from cpdispatch.access.spread import ON_FIRST, PER_NODE, of_jobs
 from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import InputError, UsageError, unknown
 from cpdispatch.jobs import Column, JobTable, Workload
-from cpdispatch.system import LIMIT, System
+from cpdispatch.system import FIRST, LIMIT, System
 
 RULES = ("processors", "per-node", "as-is")
 """The rules by name: each processor is a unit of 1 core with its memory; units are as large as a
@@ -59,7 +59,9 @@ def fit(workload: Workload, system: System, rule: str | None = None) -> Workload
     Returns
     -------
     Workload
-        With ``mem`` in the system's unit, rounded up.
+        With ``mem`` in the system's unit, rounded up. Where jobs of several units ask for amounts
+        on their first nodes, ``first@mem`` and the like follow the system's resource types, which
+        `cpdispatch.access.keep` then has, too.
 
     Raises
     ------
@@ -78,25 +80,29 @@ def fit(workload: Workload, system: System, rule: str | None = None) -> Workload
     if rule == "per-node":
         units, request = _per_node(workload, system)
     unit_kb = workload.memory_unit_kb
-    for name in ("mem", f"{PER_NODE}mem"):
+    for name in ("mem", f"{PER_NODE}mem", f"{ON_FIRST}mem"):
         if unit_kb is not None and name in request:
             memory_kb = _times(request[name], unit_kb, workload, name)
             request[name] = -(-memory_kb // system.memory_unit_kb)
     together = None
     if workload.spread_of is not None or any(name.startswith(PER_NODE) for name in request):
         together, units, request = _together(workload, units, request)
+    _on_first(units, request)
     notes = dict(workload.notes)
     for name, column in request.items():
+        name = name.removeprefix(FIRST)
         if name not in system.resources and column.any():
             _lacking(workload, system, name, column, notes)
+    once = [name for name in request if name.startswith(FIRST)]
     # What stays as it is takes no memory again.
     columns = list(workload.table.columns[: Column.REQUEST])
     columns[Column.UNITS] = units
     none = np.broadcast_to(np.int64(0), len(workload))
-    columns += [compact(request.get(name, none)) for name in system.resources]
+    resources = (*system.resources, *once)
+    columns += [compact(request.get(name, none)) for name in resources]
     return replace(
         workload,
-        resources=system.resources,
+        resources=resources,
         table=JobTable(columns, workload.table.labels),
         notes=notes,
         memory_unit_kb=system.memory_unit_kb,
@@ -113,6 +119,9 @@ def _together(
     units = units // together
     asked: dict[str, IntArray] = {}
     for name, column in request.items():
+        if name.startswith((ON_FIRST, FIRST)):
+            asked[name] = column
+            continue
         if not name.startswith(PER_NODE):
             asked[name] = asked.get(name, 0) + _times(column, together, workload, name)
             continue
@@ -126,6 +135,16 @@ def _together(
         plain = name.removeprefix(PER_NODE)
         asked[plain] = asked.get(plain, 0) + column
     return together, units, asked
+
+
+def _on_first(units: IntArray, request: dict[str, IntArray]) -> None:
+    """Let jobs of one unit ask for what is taken on first nodes as a part of that unit."""
+    for name in [name for name in request if name.startswith((ON_FIRST, FIRST))]:
+        column, alone = request.pop(name), units == 1
+        plain = name.removeprefix(ON_FIRST).removeprefix(FIRST)
+        request[plain] = request.get(plain, 0) + np.where(alone, column, 0)
+        if (several := np.where(alone, 0, column)).any():
+            request[f"{FIRST}{plain}"] = several
 
 
 def _request(workload: Workload) -> dict[str, IntArray]:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from cpdispatch import access
+from cpdispatch.access.spread import ON_FIRST
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.files import is_empty, replacing, write_bytes
@@ -167,7 +168,8 @@ def finish(
         "units": units,
     }
     memory = {kb: called for called, kb in table.MEMORY_COLUMNS.items()}[memory_unit_kb]
-    data |= {memory if called == "mem" else called: ask for called, ask in request.items()}
+    called = {"mem": memory, f"{ON_FIRST}mem": f"{ON_FIRST}{memory}"}
+    data |= {called.get(name, name): ask for name, ask in request.items()}
     data |= {k: v for k, v in columns.labels.items() if any(x not in ("", None, 0) for x in v)}
     frame = pd.DataFrame(data)[keep].sort_values("submit", kind="stable")
     workload = table.from_table(frame.reset_index(drop=True), name)
@@ -215,7 +217,8 @@ def _fits(units: IntArray, request: Mapping[str, IntArray], system: System) -> B
     """Whether the empty system could run each job, shape (jobs,)."""
     none = np.zeros_like(units)
     asked = np.column_stack([request.get(name, none) for name in system.resources])
-    lacking = [of > 0 for name, of in request.items() if name not in system.resources]
+    known = {*system.resources, *(f"{ON_FIRST}{name}" for name in system.resources)}
+    lacking = [of > 0 for name, of in request.items() if name not in known]
     fits: BoolArray = (system.room(asked) >= units) & ~np.any([none > 0, *lacking], axis=0)
     return fits
 
@@ -239,11 +242,17 @@ def _pool(workload: Workload, start_s: IntArray, name: str) -> System:
     end_s = begin_s + np.maximum(workload.runtime_s, 1)
     at_s = np.concatenate([end_s, begin_s])
     order = np.argsort(at_s, kind="stable")
-    asked = workload.table.units[:, None] * workload.table.request
+    request = dict(zip(workload.resources, workload.table.request.T, strict=True))
+    names = tuple(dict.fromkeys(name.removeprefix(ON_FIRST) for name in request))
+    none = np.zeros_like(begin_s)
+    asked = np.stack([
+        workload.table.units * request.get(name, none) + request.get(f"{ON_FIRST}{name}", none)
+        for name in names
+    ], axis=1)  # fmt: skip
     use = np.cumsum(np.concatenate([-asked, asked])[order], axis=0)
     most = tuple(int(most) for most in use.max(axis=0))
     unit_kb = workload.memory_unit_kb or 1
-    return System(name, workload.resources, (NodeGroup("pool", 1, most),), unit_kb)
+    return System(name, names, (NodeGroup("pool", 1, most),), unit_kb)
 
 
 def claim(folder: Path, *, overwrite: bool) -> None:

@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cpdispatch.access.spread import PER_NODE
+from cpdispatch.access.spread import ON_FIRST, PER_NODE
 from cpdispatch.arrays import IntArray
 from cpdispatch.durations import YEAR_10000_S
 from cpdispatch.errors import InputError, UsageError, in_a_line
@@ -316,8 +316,11 @@ def _check_columns(
 
 
 def _per_node(name: str) -> tuple[str, str]:
-    """A column of a resource type as what says that it is for each node, if so, and the type."""
-    per = PER_NODE if name.startswith(PER_NODE) else ""
+    """A column of a resource type as what says for what it is, if not for each unit, and the type.
+
+    It may be for each node, or for the first one.
+    """
+    per = next((start for start in (PER_NODE, ON_FIRST) if name.startswith(start)), "")
     return per, name.removeprefix(per)
 
 
@@ -555,7 +558,7 @@ class _Reader:
         elif name in self.reserved:
             advice = "correct it, or leave it empty if it is unknown"
         else:
-            asked = "a job asks of a node" if name.startswith(PER_NODE) else "each unit asks for"
+            asked = "a job asks of a node" if _per_node(name)[0] else "each unit asks for"
             advice = (
                 f"the column {name} is taken for a resource type, whose cells say what {asked}: "
                 "write 0 for nothing, or remove the column"

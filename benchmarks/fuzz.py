@@ -671,7 +671,7 @@ def _power_seeds() -> Iterator[bytes]:
 
 
 def _experiment_seeds() -> Iterator[bytes]:
-    yield (b'dispatchers = ["easy", "best"]\npredictors = ["walltime", "last2"]\ndraws = 2\n'
+    yield (b'dispatchers = ["easy", "fifo"]\npredictors = ["walltime", "last2"]\ndraws = 2\n'
            b'seed = 3\nlimit = "500ms"\n[[logs]]\nmodel = "lublin"\njobs = 50\nload = 0.8\n'
            b'[[logs]]\nmodel = "eurora"\njobs = 20\nunits = "as-is"\n'
            b'[rules]\ntrigger = "event"\n')  # fmt: skip

@@ -189,7 +189,7 @@ def test_a_file_that_is_no_system_is_refused(tmp_path: Path, name: str, content:
     path = written(tmp_path, content, name)
     with pytest.raises(InputError) as refused:
         systems.load(path)
-    assert str(refused.value).startswith(f"{path}: ")
+    assert str(refused.value).startswith(f"{path}:")
 
 
 @pytest.mark.parametrize(

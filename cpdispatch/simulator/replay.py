@@ -265,9 +265,8 @@ def _begun(
         special = ("events", POWER_CAP, SWITCH_OFF)
         plain = all(general[rule] is None for rule in special) and not system.once
         tests = dispatch.test_s(made) and workload.table.restartable.any()
-        return (toys.simulated() if plain else toys.every_kind()) + (
-            toys.restartable() if tests else ()
-        )
+        kinds = toys.simulated() if plain else toys.every_kind()
+        return (*kinds, *toys.restartable()) if tests else kinds
 
     made = (
         dispatch.make(

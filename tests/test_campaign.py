@@ -674,7 +674,7 @@ def test_a_file_that_no_scheduler_wrote_is_refused_at_once(
     (tmp_path / "bad.json").write_text(content)
     workers = Workers(cluster=str(tmp_path / "bad.json"))
     with pytest.raises(
-        InputError, match=r"bad\.json: .*not a file that dask scheduler --scheduler-file wrote: "
+        InputError, match=r"bad\.json:.*not a file that dask scheduler --scheduler-file wrote: "
     ):
         run(numbers(2), failing_not, workers=workers)
 

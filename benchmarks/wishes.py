@@ -3,10 +3,10 @@
     python benchmarks/wishes.py --instances 10000 --limit 0.05
 
 A file has partitions of several tiers, features, lists of nodes, whole nodes, limits on the units
-of a job on a node and on its nodes, priorities, jobs that are held, and, drawn one by one,
-reservations, down nodes, a power cap, dependencies and a starvation bound. Each answer passes
-`verify.decision` and `verify.solution`. Where the jobs were placed is then compared with what the
-file says, without the resource types that loading it makes of that.
+of a job on a node and on its nodes, amounts on first nodes, priorities, jobs that are held, and,
+drawn one by one, reservations, down nodes, a power cap, dependencies and a starvation bound. Each
+answer passes `verify.decision` and `verify.solution`. Where the jobs were placed is then compared
+with what the file says, without the resource types that loading it makes of that.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ def _queued(draw: random.Random, id: int, nodes: int) -> dict[str, Any]:
         job["hold"] = True
     if id > 10 and draw.random() < 0.2:
         job |= {"after": [id - 1], "think": draw.randint(0, 20)}
+    if draw.random() < 0.25:
+        job["first"] = [draw.randint(0, 3), draw.randint(0, 1)]
     return job
 
 
@@ -136,6 +138,7 @@ def astray(file: dict[str, Any], decision: Decision) -> list[str]:
         if start_s == NOW:
             jobs.append(job)
             rows += [(len(jobs) - 1, node, units, NOW, NOW + 1) for node, units in places.items()]
+            held[next(iter(places))] += np.array(job.get("first", [0] * len(job["unit"])))
             for node, units in places.items():
                 node_once = np.array(job.get("node", [0] * len(job["unit"])))
                 held[node] += units * (each * np.array(job["unit"]) + node_once)

@@ -31,6 +31,7 @@ from cpdispatch.instance import Dependencies, Instance, Power, Reservation, Runn
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.system import TIER_MAX, System, with_capacity
 from cpdispatch.verify.plan import hold, over_time
+from cpdispatch.verify.violation import Kind
 
 _ROWS, _STARTED = int(Column.REQUEST), int(Reason.STARTED)
 _EXACT = 16
@@ -184,7 +185,11 @@ def answered(
     seen = asked.shown
     if not stated:  # a user's dispatcher that does not look ahead goes by what is free
         seen = replace(seen, reservations=asked.rules)
-    if violations := verify.decision(seen, decision, stated=stated):
+    violations = [
+        each for each in verify.decision(seen, decision, stated=stated)
+        if each.kind != Kind.STARVATION  # which not every dispatcher keeps to
+    ]  # fmt: skip
+    if violations:
         raise DecisionError(
             f"{name} answered with an infeasible decision at time {instance.now}: {violations[0]}"
         )

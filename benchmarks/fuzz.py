@@ -414,7 +414,7 @@ def instance_file(data: bytes, folder: Path) -> None:
     small = problem.system.capacity.size <= 10_000 and len(problem.queue) <= 200
     if small and int(problem.queue.units.sum()) <= 10_000:
         for name in ("easy", "conservative"):
-            decision = dispatch.make(name).dispatch(problem)
+            decision = dispatch.answer_of(dispatch.make(name), problem)
             wrong = verify.decision(problem, decision)
             hold(not wrong, f"{name}: {wrong[:1]}")
             wrong = verify.solution(problem, solution.from_decision(problem, decision))
@@ -609,6 +609,10 @@ INSTANCE = (
 def _instance_seeds() -> Iterator[bytes]:
     yield INSTANCE
     yield _example_instance()
+    once = json.loads(INSTANCE) | {"format": "cpdispatch-instance/2"}
+    once["queue"][0]["first"] = [2, 1]
+    once["running"][0] |= {"first": [1, 0], "first_node": 5}
+    yield json.dumps(once).encode()
 
 
 def _sacct_seeds() -> Iterator[bytes]:

@@ -53,6 +53,8 @@ _STARTING = frozenset(("UP", "DRAIN"))
 _ALL = 2**31
 """Slurm's numbers above are no limits."""
 _TASK_BITS = 22
+_NUMBER_MAX = 2**32
+"""No job of Slurm has a larger number."""
 _JOB = "job"
 PARTITION = "partition"
 """As which the texts of `Cluster.unread` name a partition."""
@@ -457,6 +459,8 @@ def job_of(row: dict[str, Any]) -> Job:
         raise ValueError("a job without a number or a state")
     array = number_of(row.get("array_job_id")) or 0
     task = number_of(row.get("array_task_id"))
+    if not 0 <= array <= _NUMBER_MAX or not 0 <= (task or 0) < 1 << _TASK_BITS:
+        raise ValueError(f"a job of the array {array} and the task {task}")
     tasks = "" if task is not None else text_of(row.get("array_task_string")).partition("%")[0]
     one = array and task is not None
     key = f"{array}_{task}" if one else str(number)

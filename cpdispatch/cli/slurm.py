@@ -649,9 +649,8 @@ def _told(handed: list[str], json: bool, ended: bool, *, by_driver: bool = True)
         return
     what = "the driver has ended" if ended else "no driver was running"
     more = "" if by_driver or not ended else " and handed back its jobs itself"
-    jobs = "job" if len(handed) == 1 else "jobs"
-    count = f"{len(handed)} {'more ' if more else ''}{jobs} handed back to Slurm"
-    print(f"{what}{more}; {count}", flush=True)
+    count = counted(len(handed), "more job" if more else "job")
+    print(f"{what}{more}; {count} handed back to Slurm", flush=True)
 
 
 def _lines(path: Path | None) -> Callable[[dict[str, Any]], None]:

@@ -315,6 +315,10 @@ def _check_columns(
         )
 
 
+_ASKED = {"": "each unit asks for", PER_NODE: "a job asks of a node", ON_FIRST: "a job takes once"}
+"""What the cells of a resource type say, by what its name begins with."""
+
+
 def _per_node(name: str) -> tuple[str, str]:
     """A column of a resource type as what says for what it is, if not for each unit, and the type.
 
@@ -558,7 +562,7 @@ class _Reader:
         elif name in self.reserved:
             advice = "correct it, or leave it empty if it is unknown"
         else:
-            asked = "a job asks of a node" if _per_node(name)[0] else "each unit asks for"
+            asked = _ASKED[_per_node(name)[0]]
             advice = (
                 f"the column {name} is taken for a resource type, whose cells say what {asked}: "
                 "write 0 for nothing, or remove the column"

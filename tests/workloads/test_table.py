@@ -233,9 +233,15 @@ def test_an_unknown_column_of_text_is_named(log: Callable[..., Path]) -> None:
         table.read(log(text))
 
 
-def test_an_empty_amount_of_a_node_is_said_to_be_of_the_node(log: Callable[..., Path]) -> None:
-    text = "id,submit,runtime,units,core,node_mem_gb\n1,0,5,1,1,\n"
-    with pytest.raises(InputError, match=r":2: field node_mem_gb: .*asks of a node: write 0 for"):
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [("node_mem_gb", "a job asks of a node"), ("first_mem_gb", "a job takes once")],
+)
+def test_an_empty_amount_is_said_to_be_of_what_it_is(
+    column: str, said: str, log: Callable[..., Path]
+) -> None:
+    text = f"id,submit,runtime,units,core,{column}\n1,0,5,1,1,\n"
+    with pytest.raises(InputError, match=rf":2: field {column}: .*what {said}: write 0 for"):
         table.read(log(text))
 
 

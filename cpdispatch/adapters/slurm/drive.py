@@ -74,8 +74,8 @@ _ALONE = "PerJob", "PerNode", "Min"
 """What is in the reasons of limits that no end of another job makes room for."""
 _NO_LIMIT = "QOSNotAllowed"
 """A reason that a partition gives."""
-_ARRAY_IS_FULL = "JobArrayTaskLimit"
-"""The reason of a task whose array has as many running as it may."""
+_NOT_IN_VAIN = _NOT_TRIED | {"JobArrayTaskLimit"}
+"""The reasons of a job that Slurm has not tried, or whose array has as many running as it may."""
 _IMPOSSIBLE = "BadConstraints"
 """The reason with which Slurm holds a job that fits none of its nodes."""
 _REQUEUED_HELD = "job requeued in held state"
@@ -695,7 +695,7 @@ class Driver:
         A limit kept it back, or one of its nodes failed, or was taken by another job meanwhile, or
         Slurm has not come to it.
         """
-        seen = _is_limit(job.reason) or job.reason in _NOT_TRIED | {_ARRAY_IS_FULL}
+        seen = _is_limit(job.reason) or job.reason in _NOT_IN_VAIN
         if entry.state == "released" and not seen:
             given = [node for node in cluster.nodes if node.name in entry.nodes]
             entry.vain += all(node.has_room(job, len(entry.nodes)) for node in given)

@@ -65,6 +65,8 @@ class Best:
     name: str = "best"
     predictor: ClassVar[str] = "mixture"
     """The predictor that a simulation takes when none is named."""
+    takes_first: ClassVar[bool] = True
+    """See `Backfill`."""
     backfill: Backfill = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

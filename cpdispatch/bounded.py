@@ -306,6 +306,11 @@ class Bounded:
         return kept
 
     @property
+    def takes_first(self) -> bool:
+        """Whether the dispatcher answers jobs that take something once."""
+        return getattr(self.inner, "takes_first", False)
+
+    @property
     def test_s(self) -> int:
         """How long a test run of the dispatcher lasts; 0 for none, or if nobody asked for one."""
         return getattr(self.inner, "test_s", 0) or 0

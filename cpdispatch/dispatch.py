@@ -63,12 +63,15 @@ def predictor_of(dispatcher: Dispatcher) -> str:
 def answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
     """The decision of a dispatcher, which may be a user's own.
 
+    If jobs take something once, on their first nodes, a dispatcher without ``takes_first`` is asked
+    by `cpdispatch.first_node`.
+
     Raises
     ------
     DecisionError
         When it raises an error or answers with something else; the message says at what time.
     """
-    if instance.system.once:
+    if instance.system.once and not getattr(dispatcher, "takes_first", False):
         from cpdispatch import first_node
 
         ask, ours = partial(_answer_of, dispatcher), own.is_ours(dispatcher)

@@ -1,8 +1,9 @@
-"""Jobs that take something once, on their first node: any dispatcher answers them.
+"""Jobs that take something once, for dispatchers that know nothing of it.
 
 A job may ask for amounts beside what its units ask for. It takes them once, on the node that its
-placement names first. Dispatchers know units alone: one is asked about an instance without these
-amounts, and the jobs that it starts are then placed so that their first nodes have room for them.
+placement names first. The package's dispatchers count them, see `cpdispatch.heuristics.kernels`. A
+dispatcher of a user's may know units alone: it is asked about an instance without these amounts,
+and the jobs that it starts are then placed so that their first nodes have room for them.
 
 In that instance, what first nodes of running jobs hold is held by further running jobs, of ids
 below -1. A queued job with such amounts asks for its units alone, and may not start before the
@@ -26,7 +27,7 @@ from cpdispatch import verify
 from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError
-from cpdispatch.heuristics.allocate import fit_capacity
+from cpdispatch.heuristics.allocate import fit_capacity, with_first
 from cpdispatch.instance import Dependencies, Instance, Power, Reservation, Running
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.system import TIER_MAX, System, with_capacity
@@ -132,33 +133,11 @@ def asks(system: System, jobs: JobTable) -> tuple[IntArray, IntArray]:
 
     A job of one unit takes all of it with that.
     """
-    kept, request = _kept(system), jobs.request
-    first = np.zeros((len(jobs), len(kept)), dtype=np.int64)
-    for once, of in system.once:
-        first[:, kept.index(of)] = request[:, once]
+    kept = _kept(system)
+    more = [len(system.resources) + k for k in kept]
+    unit, first = np.split(with_first(system, jobs.block)[_ROWS:].T[:, [*kept, *more]], 2, axis=1)
     alone = (jobs.units == 1)[:, None]
-    return request[:, kept] + np.where(alone, first, 0), np.where(alone, 0, first)
-
-
-def fit(capacity: IntArray, system: System, jobs: JobTable) -> BoolArray:
-    """Which jobs fit nodes with this capacity beside nothing else, shape (jobs,).
-
-    Parameters
-    ----------
-    capacity : int64 array, shape (nodes, resources)
-        Of the system's resource types.
-    """
-    if not system.once or not len(jobs):
-        return fit_capacity(capacity, jobs.block)
-    unit, first = asks(system, jobs)
-    rows = np.column_stack((unit, first, jobs.units))
-    kinds, which = np.unique(rows, axis=0, return_inverse=True)
-    own, kept = unit.shape[1], capacity[:, _kept(system)]
-    found = np.array([
-        Ask(row[:own], row[own:-1], int(row[-1])).firsts(kept).any() for row in kinds
-    ])  # fmt: skip
-    fits: BoolArray = found[which.reshape(-1)]
-    return fits
+    return unit + np.where(alone, first, 0), np.where(alone, 0, first)
 
 
 def answered(
@@ -296,7 +275,8 @@ class _Asked:
         system, queue = self._whole.system, self._whole.queue
         less = system.capacity.copy()
         less[held.nodes[0], _kept(system)] -= np.array(held.capacity)
-        fits = fit(system.capacity, system, queue) & ~fit(less, system, queue)
+        block = with_first(system, queue.block)
+        fits = fit_capacity(system.capacity, block) & ~fit_capacity(sealed(less), block)
         return bool(np.delete(fits, position).any())
 
     def _reserved(self) -> tuple[int, Reservation] | None:

@@ -215,6 +215,10 @@ class JobTable:
         """The same jobs with these planned durations, shape (jobs,)."""
         return self._as_checked(JobTable(self.columns, self.labels, planned_s))
 
+    def asking(self, block: IntArray) -> JobTable:
+        """The same jobs with a block that differs in what they ask for."""
+        return JobTable(block, self.labels, self._planned_s)
+
     def having(self, column: int, values: IntArray) -> JobTable:
         """The same jobs with other values of a `Column`, shape (jobs,)."""
         columns = list(self.columns)

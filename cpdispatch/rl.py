@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch import first_node
 from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.arrays import IntArray
@@ -28,11 +27,11 @@ from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Rea
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.extra import needed
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import fit_capacity
+from cpdispatch.heuristics.allocate import fit_capacity, with_first
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy, find
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Column, Workload
 from cpdispatch.parameters import whole
 from cpdispatch.predict import Predictor
 from cpdispatch.simulator.gates import runnable
@@ -274,14 +273,16 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         self._chosen = []
         while (instance := simulation.advance()) is not None:
             self._left = instance.free.copy()
-            if fit_capacity(self._left, instance.queue.block).any():
+            self._asks = with_first(instance.system, instance.queue.block)
+            if fit_capacity(self._left, self._asks).any():
                 break
             simulation.apply(_nothing(len(instance.queue)))
         self._instance = instance
 
     def _take(self, instance: Instance, position: int) -> bool:
         """Take what a chosen job would hold off what is free; whether it fits there."""
-        ask, units = instance.queue.request[position], int(instance.queue.units[position])
+        ask = self._asks[Column.REQUEST :, position].copy()
+        units = int(instance.queue.units[position])
         if not kernels.fits(self._left, ask, units):
             return False
         node, many = np.empty((2, len(self._left)), dtype=np.int64)
@@ -294,8 +295,6 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
     def _decided(self, instance: Instance) -> Decision:
         """What the rule decides with the chosen jobs first."""
         self._rule.primary = _Chosen(Policy.FCFS, positions=tuple(self._chosen))
-        if instance.system.once:
-            return first_node.answered(self._rule.dispatch, instance, self._rule.name, stated=True)
         return self._rule.dispatch(instance)
 
     def _earned(self, instance: Instance, decision: Decision) -> float:
@@ -337,7 +336,7 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
             shown = np.array(self._shown(instance))
             count, queue = len(shown), instance.queue
             request = (queue.request[shown] * queue.units[shown, None])[:, self._own]
-            fits = fit_capacity(self._left, queue.block[:, shown])
+            fits = fit_capacity(self._left, self._asks[:, shown])
             mask[:count] = 1
             jobs[:count, 0] = _log(instance.now - queue.submit_s[shown], _LONGEST_S)
             jobs[:count, 1] = _log(queue.requested_s[shown], _LONGEST_S)

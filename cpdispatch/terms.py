@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray
 from cpdispatch.errors import InputError, nearest
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.parameters import count_of
 from cpdispatch.system import LIMIT, System
 
@@ -17,6 +22,23 @@ def gated(workload: Workload, system: System) -> bool:
 def begins_later(workload: Workload) -> bool:
     """Whether a job may not start when it is submitted."""
     return workload.begin_s is not None and bool((workload.begin_s > workload.table.submit_s).any())
+
+
+def takes_once(system: System, jobs: JobTable) -> BoolArray:
+    """Which jobs take something once, on their first nodes; shape (jobs,)."""
+    found = np.zeros(len(jobs), dtype=np.bool_)
+    for once, _ in system.once:
+        found |= jobs.column(Column.REQUEST + once) > 0
+    return found
+
+
+def without_restarts(workload: Workload, system: System) -> Workload:
+    """The workload in which no job may be restarted that takes something once."""
+    if not system.once:
+        return workload
+    table = workload.table
+    may = np.where(takes_once(system, table), 0, table.restartable)
+    return replace(workload, table=table.having(Column.RESTARTABLE, may))
 
 
 def licences_of(text: str, system: System) -> dict[str, int]:

@@ -413,13 +413,19 @@ def workloads(
 
 
 @st.composite
-def taken_once(draw: st.DrawFn, **choices: Any) -> tuple[Workload, System]:
+def taken_once(
+    draw: st.DrawFn, restartable: bool = False, **choices: Any
+) -> tuple[Workload, System]:
     """A crowded system and jobs of which some take something once on their first nodes.
 
-    Of some jobs, one or two units at most may share a node.
+    Of some jobs, one or two units at most may share a node. With ``restartable`` some may be
+    restarted.
     """
     machine = draw(systems(max_nodes=4, max_resources=2))
     plain = draw(workloads(machine, **choices))
+    if restartable:
+        may = draw(st.lists(st.integers(0, 1), min_size=len(plain), max_size=len(plain)))
+        plain = replace(plain, table=plain.table.having(Column.RESTARTABLE, np.array(may)))
     amounts = [
         draw(st.lists(st.integers(0, 3), min_size=len(plain), max_size=len(plain)))
         for _ in machine.resources

@@ -49,7 +49,14 @@ from cpdispatch.compiled.test_runs import (
     test,
 )
 from cpdispatch.heuristics.easy import LEFT
-from cpdispatch.heuristics.kernels import place, pool_has, room
+from cpdispatch.heuristics.kernels import (
+    place,
+    pool_has,
+    room,
+    rooms_with_first,
+    takes_once,
+    whole,
+)
 
 _SHAPE, _UNITS, _WAITING, _LEAST, _LONGEST, _LISTED = range(6)
 """Rows of `Nodes.kinds`."""
@@ -73,7 +80,8 @@ class Nodes(NamedTuple):
     pool: IntArray
     """The sum of ``free`` over the nodes, shape (resources,)."""
     asks: IntArray
-    """Requests of a unit, shape (shapes, resources). Constant."""
+    """Requests of a unit, and after them what is taken once if jobs do that, see
+    `cpdispatch.heuristics.kernels`; shape (shapes, resources or twice as many). Constant."""
     most: IntArray
     """The most units that a job of each shape has. Constant."""
     node: IntArray
@@ -87,7 +95,8 @@ class Nodes(NamedTuple):
     """Units of each shape that fit on each node, shape (shapes, nodes). Up to date once `rooms_of`
     has been asked for the shape."""
     rooms: IntArray
-    """The sum of ``room`` over the nodes, shape (shapes,)."""
+    """The sum of ``room`` over the nodes, shape (shapes,). Less than that where something is taken
+    once: see `rooms_with_first`."""
     known: IntArray
     """How many changes of nodes are taken into ``room`` and ``rooms`` of each shape; -1 before
     they are first needed."""
@@ -101,8 +110,8 @@ class Nodes(NamedTuple):
     """Units of the job that is blocked that fit ``ahead`` on each node."""
     kept_node: IntArray
     kept_units: IntArray
-    """Entries of the placement that the reserved job takes at the shadow time: room for them alone,
-    `_compare` writes and reads them."""
+    """Entries of the placement that the reserved job takes at the shadow time, its first node
+    first. Written with ``beside``."""
     kept: IntArray
     """Units of the job that is blocked that are reserved on each node at the shadow time. Written
     with ``beside``."""
@@ -148,7 +157,7 @@ def nodes_of(
     most = np.zeros(shapes, dtype=np.int64)
     np.maximum.at(most, kinds[_SHAPE], kinds[_UNITS])
     entry: Any = np.int32 if most.max(initial=0) <= _INT32_MAX else np.int64
-    common = np.flatnonzero((asks > 0).all(axis=0))
+    common = np.flatnonzero((asks[:, : capacity.shape[1]] > 0).all(axis=0))
     return Nodes(
         capacity,
         counted,
@@ -251,14 +260,17 @@ def give_back(tables: Tables, nodes: Nodes, job: int, sign: int) -> None:
     state, jobs, outcome = tables.state, tables.jobs, tables.outcome
     free, node, units, log = nodes.free, nodes.node, nodes.units, nodes.log
     ask, pool = nodes.asks[jobs[SHAPE, job]], nodes.pool
-    low = outcome[FIRST_ENTRY, job]
+    low, resources = outcome[FIRST_ENTRY, job], pool.shape[0]
     for e in range(low, low + outcome[ENTRIES, job]):
         log[state.node_changes & (_LOG - 1)] = node[e]
         state.node_changes += 1
-        for r in range(ask.shape[0]):
+        for r in range(resources):
             free[node[e], r] += sign * units[e] * ask[r]
-    for r in range(ask.shape[0]):
-        pool[r] += sign * jobs[UNITS, job] * ask[r]
+    if ask.shape[0] > resources:
+        for r in range(resources):
+            free[node[low], r] += sign * ask[resources + r]
+    for r in range(resources):
+        pool[r] += sign * whole(ask, jobs[UNITS, job], r, resources)
 
 
 @kernel
@@ -266,9 +278,13 @@ def _count_rooms(
     state: State, free: IntArray, row: IntArray, rooms: IntArray, known: IntArray, log: IntArray,
     ask: IntArray, most: int, shape: int,
 ) -> None:  # fmt: skip
-    """Count how many units of a shape fit what is free: only nodes that changed are looked at."""
+    """Count how many units of a shape fit what is free: only nodes that changed are looked at.
+
+    Where something is taken once all of them are.
+    """
     total, changes, since = rooms[shape], state.node_changes, known[shape]
-    if since < 0 or changes - since > min(_LOG, row.shape[0]):
+    once = takes_once(ask, free.shape[1])
+    if since < 0 or once or changes - since > min(_LOG, row.shape[0]):
         total = 0
         for node in range(row.shape[0]):
             row[node] = room(free, node, ask, most)
@@ -279,6 +295,8 @@ def _count_rooms(
             here = room(free, node, ask, most)
             total += here - row[node]
             row[node] = here
+    if once:
+        total = rooms_with_first(free, ask, most)
     rooms[shape], known[shape] = total, changes
 
 
@@ -300,11 +318,14 @@ def _look_ahead(tables: Tables, nodes: Nodes, job: int, sign: int) -> None:
     ahead, row, node, units = nodes.ahead, nodes.ahead_room, nodes.node, nodes.units
     shape = jobs[SHAPE, state.ahead_job]
     asks, ask, most = nodes.asks, nodes.asks[shape], nodes.most[shape]
-    low = outcome[FIRST_ENTRY, job]
-    for r in range(asks.shape[1]):
-        nodes.ahead_pool[r] += sign * jobs[UNITS, job] * asks[jobs[SHAPE, job], r]
+    low, resources = outcome[FIRST_ENTRY, job], ahead.shape[1]
+    for r in range(resources):
+        nodes.ahead_pool[r] += sign * whole(asks[jobs[SHAPE, job]], jobs[UNITS, job], r, resources)
+    if asks.shape[1] > resources:
+        for r in range(resources):
+            ahead[node[low], r] += sign * asks[jobs[SHAPE, job], resources + r]
     for e in range(low, low + outcome[ENTRIES, job]):
-        for r in range(asks.shape[1]):
+        for r in range(resources):
             ahead[node[e], r] += sign * units[e] * asks[jobs[SHAPE, job], r]
         here = room(ahead, node[e], ask, most)
         state.ahead_rooms += here - row[node[e]]
@@ -350,9 +371,10 @@ def leaves_room(tables: Tables, caution: Any, nodes: Nodes, pool: IntArray, job:
     has_to = tables.outcome[EXPECTED, job] > caution.long_s
     has_to = has_to and not is_late(jobs, job, tables.state.now, caution.patience)
     enough = True
-    for r in range(ask.shape[0]):
-        has_to = has_to and units * ask[r] <= nodes.most_sparing[r]
-        enough = enough and (ask[r] == 0 or units * ask[r] + nodes.spare[r] <= pool[r])
+    for r in range(pool.shape[0]):
+        need = whole(ask, units, r, pool.shape[0])
+        has_to = has_to and need <= nodes.most_sparing[r]
+        enough = enough and (need == 0 or need + nodes.spare[r] <= pool[r])
     return enough or not has_to
 
 
@@ -433,7 +455,7 @@ def _put(tables: Tables, nodes: Nodes, outlives: bool, job: int) -> None:
     low, shape, units = state.entries, jobs[SHAPE, job], jobs[UNITS, job]
     node, many = nodes.node[low:], nodes.units[low:]
     best_fit = tables.rule.best_fit
-    if outlives or best_fit:
+    if outlives or best_fit or takes_once(nodes.asks[shape], nodes.free.shape[1]):
         usable = nodes.beside if outlives else nodes.free
         count = place(usable, nodes.counted, nodes.asks[shape], units, best_fit, node, many)
     else:
@@ -451,7 +473,7 @@ def _is_home_free(
         return False
     ask, low = nodes.asks[jobs[SHAPE, job]], outcome[FIRST_ENTRY, job]
     for e in range(low, low + outcome[ENTRIES, job]):
-        for r in range(ask.shape[0]):
+        for r in range(usable.shape[1]):
             if nodes.units[e] * ask[r] > usable[nodes.node[e], r]:
                 return False
     return True
@@ -523,7 +545,11 @@ def starts_in_turn(
 @inlined
 def _fits_ahead(tables: Tables, caution: Any, nodes: Nodes, job: int) -> bool:
     """Whether the job that is blocked may start at the shadow time."""
-    fits = tables.state.ahead_rooms >= tables.jobs[UNITS, job]
+    jobs = tables.jobs
+    fits = tables.state.ahead_rooms >= jobs[UNITS, job]
+    ask = nodes.asks[jobs[SHAPE, job]]
+    if fits and takes_once(ask, nodes.ahead.shape[1]):
+        fits = rooms_with_first(nodes.ahead, ask, jobs[UNITS, job]) >= jobs[UNITS, job]
     return bool(fits) and leaves_room(tables, caution, nodes, nodes.ahead_pool, job)
 
 
@@ -542,6 +568,8 @@ def _reserve(tables: Tables, caution: Any, nodes: Nodes, ended: int) -> None:
         shape = jobs[SHAPE, job]
         state.ahead_job, state.shadow_time, state.shadow_may_be_sooner = job, state.now, False
         state.ahead_rooms = rooms_of(state, nodes, shape)
+        if takes_once(nodes.asks[shape], nodes.free.shape[1]):
+            state.ahead_rooms = nodes.room[shape].sum()
         for node in range(nodes.free.shape[0]):
             nodes.ahead_room[node] = nodes.room[shape, node]
             for r in range(nodes.free.shape[1]):
@@ -570,11 +598,16 @@ def _reserve(tables: Tables, caution: Any, nodes: Nodes, ended: int) -> None:
 
 @inlined
 def _compare_on(
-    free: IntArray, ahead: IntArray, beside: IntArray, ask: IntArray, kept: IntArray, here: int
-) -> None:
+    free: IntArray, ahead: IntArray, beside: IntArray, ask: IntArray, kept: IntArray, first: int,
+    here: int,
+) -> None:  # fmt: skip
     """Compute what a node has free both now and, beside that job, at the shadow time."""
-    for r in range(free.shape[1]):
-        beside[here, r] = min(free[here, r], ahead[here, r] - kept[here] * ask[r])
+    resources = free.shape[1]
+    for r in range(resources):
+        held = kept[here] * ask[r]
+        if here == first and ask.shape[0] > resources:
+            held += ask[resources + r]
+        beside[here, r] = min(free[here, r], ahead[here, r] - held)
 
 
 @kernel
@@ -585,8 +618,8 @@ def _compare(tables: Tables, nodes: Nodes) -> None:
     ask, units = nodes.asks[jobs[SHAPE, state.blocked]], jobs[UNITS, state.blocked]
     kept, pool, node, many = nodes.kept, nodes.beside_pool, nodes.kept_node, nodes.kept_units
     beside_nodes, common = nodes.beside_nodes, nodes.common
-    if tables.rule.best_fit:
-        count = place(ahead, nodes.counted, ask, units, True, node, many)
+    if tables.rule.best_fit or takes_once(ask, free.shape[1]):
+        count = place(ahead, nodes.counted, ask, units, tables.rule.best_fit, node, many)
     else:
         count = first_fit(row, units, node, many)
     state.beside_changes += 1
@@ -605,7 +638,7 @@ def _compare(tables: Tables, nodes: Nodes) -> None:
     pool[:] = 0
     for k in range(1, found + 1):
         here = beside_nodes[k]
-        _compare_on(free, ahead, beside, ask, kept, here)
+        _compare_on(free, ahead, beside, ask, kept, node[0], here)
         for r in range(free.shape[1]):
             pool[r] += beside[here, r]
 
@@ -613,6 +646,8 @@ def _compare(tables: Tables, nodes: Nodes) -> None:
 @kernel
 def _count_beside(beside: IntArray, beside_nodes: IntArray, ask: IntArray, most: int) -> int:
     """How many units of a shape fit beside the reserved job."""
+    if takes_once(ask, beside.shape[1]):
+        return rooms_with_first(beside, ask, most)
     total = 0
     for k in range(1, beside_nodes[0] + 1):
         total += room(beside, beside_nodes[k], ask, most)
@@ -730,7 +765,10 @@ def _start_beside(
         state.beside_changes += 1
         ask, low = nodes.asks[jobs[SHAPE, state.blocked]], outcome[FIRST_ENTRY, job]
         for e in range(low, low + outcome[ENTRIES, job]):
-            _compare_on(nodes.free, nodes.ahead, nodes.beside, ask, nodes.kept, nodes.node[e])
+            _compare_on(
+                nodes.free, nodes.ahead, nodes.beside, ask, nodes.kept, nodes.kept_node[0],
+                nodes.node[e],
+            )  # fmt: skip
 
 
 @kernel

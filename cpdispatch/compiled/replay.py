@@ -25,12 +25,12 @@ from cpdispatch.compiled.memory import Memory, beforehand
 from cpdispatch.compiled.nodes import Nodes, list_waiting, nodes_of
 from cpdispatch.compiled.test_runs import Tests, tests_of
 from cpdispatch.errors import UsageError
-from cpdispatch.heuristics.allocate import system_fits
+from cpdispatch.heuristics.allocate import system_fits, with_first
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.heuristics.wait_bound import WaitBound
-from cpdispatch.jobs import Column, Workload, largest_share, on_pool
+from cpdispatch.jobs import Column, JobTable, Workload, largest_share, on_pool
 from cpdispatch.system import System
 from cpdispatch.terms import begins_later, gated
 
@@ -82,11 +82,6 @@ class Replays:
                 f"system {system.name} has maintenance, and compiled replays do not keep to it: "
                 "leave it out"
             )
-        if system.once:
-            raise UsageError(
-                "jobs take amounts on their first nodes, and compiled replays do not keep to them: "
-                "leave these amounts out"
-            )
         if begins_later(workload):
             raise UsageError("compiled replays do not keep begin times: leave the column out")
         table, jobs = workload.table, len(workload)
@@ -120,7 +115,7 @@ class Replays:
         self.is_tiered = bool((table.tier != table.tier[0]).any())
         if self.is_tiered:
             self.jobs[layout.TIER] = table.tier[self.rows]
-        request = [column[self.rows] for column in table.columns[Column.REQUEST :]]
+        request = [column[self.rows] for column in _requests(system, table)]
         units = self.jobs[layout.UNITS]
         np.multiply(units, request[0], out=self.jobs[layout.NEED])
         one = _number(request, self.jobs[layout.SHAPE])
@@ -179,6 +174,12 @@ def is_pool(workload: Workload, system: System) -> bool:
     return system.capacity.shape == (1, 1) and bool(
         (workload.table.columns[Column.REQUEST] > 0).all()
     )
+
+
+def _requests(system: System, table: JobTable) -> Sequence[IntArray]:
+    """What jobs ask for as kernels take it, by resource type; see `with_first`."""
+    columns = with_first(system, table.block) if system.once else table.columns
+    return [*columns[Column.REQUEST :]]
 
 
 def _number(columns: Sequence[IntArray], number: IntArray) -> IntArray:
@@ -293,7 +294,8 @@ class Replay:
                 (1 + with_tests) * prepared.entries_max, dispatcher.spare(total),
             )  # fmt: skip
         if dispatcher.depth > 1:
-            block = np.ascontiguousarray(prepared.workload.table.block[:, prepared.rows])
+            block = with_first(prepared.system, prepared.workload.table.block)
+            block = np.ascontiguousarray(block[:, prepared.rows])
             self.deep = deep_of(sealed(block[:]), prepared.entries_max)
 
     def _rule(self) -> layout.Rule:

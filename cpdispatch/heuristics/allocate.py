@@ -37,6 +37,53 @@ def _no_power(resources: int) -> IntArray:
     return sealed(np.zeros(resources, dtype=np.int64))
 
 
+def with_first(system: System, block: IntArray) -> IntArray:
+    """A block of jobs as kernels take it: what is taken once comes after what each unit asks for.
+
+    Where nothing is taken once, that is the block itself.
+    """
+    return sealed(np.vstack(apart(system, block))) if system.once else block
+
+
+def apart(system: System, block: IntArray) -> tuple[IntArray, IntArray]:
+    """A block of jobs without what they take once, and that by itself.
+
+    The latter has the shape (resources, jobs), or (0, jobs) where nothing is taken once.
+    """
+    if not system.once:
+        return block, sealed(np.empty((0, block.shape[1]), dtype=np.int64))
+    units, first = block.copy(), np.zeros_like(block[Column.REQUEST :])
+    for once, of in system.once:
+        first[of], units[Column.REQUEST + once] = block[Column.REQUEST + once], 0
+    return sealed(units), sealed(first)
+
+
+def held_at(
+    system: System, jobs: JobTable, offset: IntArray, units: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Which of the jobs each entry of their placements is of, and what that holds on its node.
+
+    Parameters
+    ----------
+    offset : int64 array, shape (jobs + 1,)
+        Where the entries of each job begin; its first node comes first.
+    units : int64 array, shape (entries,)
+
+    Returns
+    -------
+    owner : int64 array, shape (entries,)
+    held : int64 array, shape (entries, resources)
+    """
+    owner = np.repeat(np.arange(len(jobs)), np.diff(offset))
+    asks = with_first(system, jobs.block)[Column.REQUEST :].T
+    resources = len(system.resources)
+    held = asks[owner, :resources] * units[:, None]
+    if system.once:
+        first = offset[:-1][np.diff(offset) > 0]
+        held[first] += asks[owner[first], resources:]
+    return owner, held
+
+
 def free_over_time(
     instance: Instance, jobs: int, end_s: IntArray | None = None, until_s: int = _ENDLESS
 ) -> NodeProfile:
@@ -57,7 +104,7 @@ def free_over_time(
         system.capacity,
         instance.down,
         jobs,
-        running.jobs.block,
+        with_first(system, running.jobs.block),
         sealed(np.minimum(ends, until_s)),
         running.offset,
         running.node,
@@ -93,11 +140,10 @@ def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
         for node in coming.intersection(r.nodes):
             rows += [(r.start_s, node, -capacity)] if r.start_s > now else []
             rows.append((r.end_s, node, capacity))
-    owner = np.repeat(np.arange(len(running.jobs)), np.diff(running.offset))
+    owner, held = held_at(instance.system, running.jobs, running.offset, running.units)
     end_s = running.planned_end_s()
     for e in np.flatnonzero(np.isin(running.node, sorted(coming))).tolist():
-        given_back = running.jobs.request[owner[e]] * running.units[e]
-        rows.append((int(end_s[owner[e]]), int(running.node[e]), given_back))
+        rows.append((int(end_s[owner[e]]), int(running.node[e]), held[e]))
     rows.sort(key=lambda row: row[:2])
     return (
         sealed(np.array([time for time, _, _ in rows], dtype=np.int64)),
@@ -129,18 +175,18 @@ def start_in_order(
         order = order[instance.eligible()[order]]
     free, watts = instance.free, instance.power_free()
     if len(beside):
-        owner = np.repeat(beside.position, np.diff(beside.offset))
-        amount = np.maximum(instance.queue.request[owner], 0) * beside.units[:, None]
+        planned = instance.queue.take(beside.position)
+        _, held = held_at(instance.system, planned, beside.offset, beside.units)
         free = free.copy()
-        np.subtract.at(free, beside.node, amount)
+        np.subtract.at(free, beside.node, np.maximum(held, 0))
         free = sealed(np.maximum(free, 0))
-        watts -= int(instance.job_power(instance.queue.take(beside.position)).sum())
+        watts -= int(instance.job_power(planned).sum())
     return as_placements(
         kernels.greedy(
             instance.now,
             free,
             instance.system.counted,
-            instance.queue.block,
+            with_first(instance.system, instance.queue.block),
             instance.queue.planned_s,
             sealed(np.ascontiguousarray(order, dtype=np.int64)),
             best_fit,
@@ -159,7 +205,7 @@ def fits_now(instance: Instance) -> NDArray[np.bool_]:
     answer: NDArray[np.bool_] = kernels.each_fits(
         instance.now,
         instance.free,
-        instance.queue.block,
+        with_first(instance.system, instance.queue.block),
         instance.queue.planned_s,
         *changes(instance),
         power_unit(instance),
@@ -170,7 +216,7 @@ def fits_now(instance: Instance) -> NDArray[np.bool_]:
 
 def system_fits(system: System, jobs: JobTable, power: Power | None = None) -> NDArray[np.bool_]:
     """For each job, whether it fits the whole empty system; shape (jobs,)."""
-    return fit_capacity(system.capacity, jobs.block, power)
+    return fit_capacity(system.capacity, with_first(system, jobs.block), power)
 
 
 def fit_capacity(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from cpdispatch.heuristics.allocate import (
     free_over_time,
     placements_of,
     power_unit,
+    with_first,
 )
 from cpdispatch.heuristics.easy import TURN, NoRoom, Testing, easy, easy_of_flat, scratch_size
 from cpdispatch.heuristics.eligible import eligible_only
@@ -113,6 +114,8 @@ class Backfill:
     test_s: int = 0
     tests: str = "left"
     name: str = "easy"
+    takes_first: ClassVar[bool] = True
+    """It answers jobs that take something once, see `cpdispatch.dispatch.answer_of`."""
     _promises: dict[int, _Promise] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -178,6 +181,7 @@ class Backfill:
             and not self.bounded
             and self.primary.plain
             and self.secondary.plain
+            and not instance.system.once
             and not self._plans(instance)
         )
 
@@ -254,7 +258,11 @@ class Backfill:
             return nothing, late  # whoever leaves nothing
         queue, total = instance.queue, instance.system.total
         spare = self.spare(total)
-        roomy = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
+        whole = with_first(instance.system, queue.block)[Column.REQUEST :].T
+        asked = whole[:, : len(total)] * queue.units[:, None]
+        if instance.system.once:
+            asked += whole[:, len(total) :]
+        roomy = (asked + spare <= total).all(axis=1)
         return spare, roomy & ~late & (queue.expected_s > self.long_s)
 
     def _backfilled(
@@ -277,7 +285,8 @@ class Backfill:
         queue, running, free = instance.queue, instance.running, instance.free
         spare, leaves = leaving
         testing = self._testing(instance, late, tests, leaves) if restarts else None
-        block, run_block = queue.block, running.jobs.block
+        block = with_first(instance.system, queue.block)
+        run_block = with_first(instance.system, running.jobs.block)
         jobs, nodes = block.shape[1], free.shape[0]
         reason = np.empty(jobs, dtype=np.int8)
         scratch = np.empty(
@@ -337,7 +346,7 @@ class Backfill:
             profile,
             instance.system.capacity,
             instance.system.counted,
-            block,
+            with_first(instance.system, block),
             primary,
             secondary,
             self.depth,

@@ -24,6 +24,7 @@ from cpdispatch.heuristics.kernels import (
     is_home_free,
     pool_has,
     watts_of,
+    whole,
 )
 from cpdispatch.heuristics.policies import NO_THRESHOLD, rank
 from cpdispatch.instance.snapshot import (
@@ -127,8 +128,9 @@ def _keeps(pool: IntArray, ask: IntArray, units: int, spare: IntArray, leaves: b
     if not pool_has(pool, ask, units):
         return False
     if leaves:
-        for r in range(ask.shape[0]):
-            if ask[r] > 0 and units * ask[r] + spare[r] > pool[r]:
+        for r in range(pool.shape[0]):
+            need = whole(ask, units, r, pool.shape[0])
+            if need > 0 and need + spare[r] > pool[r]:
                 return False
     return True
 
@@ -164,7 +166,7 @@ def _start(
     placed.many[0] = count + 1
     change(F, ask, node[:entries], units_at[:entries], -1)
     for r in range(pool.shape[0]):
-        pool[r] -= units * ask[r]
+        pool[r] -= whole(ask, units, r, pool.shape[0])
 
 
 # --------------------------------------------------------------------------------- the parts
@@ -275,7 +277,7 @@ def _reserve(
             low, high = placed.offset[i - running], placed.offset[i - running + 1]
             change(L, ask, placed.node[low:high], placed.units[low:high], 1)
         for r in range(pool.shape[0]):
-            pool[r] += ask[r] * many
+            pool[r] += whole(ask, many, r, pool.shape[0])
         watts_free += watts_of(ask, many, of.power_unit)
         if left and end[heap[0]] == end[i]:
             continue

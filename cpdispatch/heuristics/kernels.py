@@ -4,6 +4,10 @@ Everything here works on plain arrays. A job's request is the vector ``ask``: on
 resource type, 0 if a unit needs none. ``free`` is the free capacity, shape (nodes, resources). A
 block of jobs is laid out as in `cpdispatch.jobs.Column`; its planned durations come beside it, see
 `cpdispatch.jobs.JobTable.planned_s`.
+
+Where jobs take something once, on their first nodes, ``ask`` is twice as long: after what a unit
+asks for comes what is taken once, again one integer for each resource type. Of the nodes of a job,
+the one that is named first is its first node.
 """
 
 from __future__ import annotations
@@ -59,7 +63,7 @@ def room(free: IntArray, node: int, ask: IntArray, most: int) -> int:
 
     A request below 0 says how many may share a node, see `cpdispatch.access.spread`.
     """
-    for r in range(ask.shape[0]):
+    for r in range(free.shape[1]):
         if ask[r] > 0:
             have = free[node, r]
             if have < ask[r]:
@@ -71,9 +75,64 @@ def room(free: IntArray, node: int, ask: IntArray, most: int) -> int:
     return most
 
 
+@inlined
+def takes_once(ask: IntArray, resources: int) -> bool:
+    """Whether a job takes something once."""
+    for r in range(resources, ask.shape[0]):  # noqa: SIM110 - numba compiles no generators
+        if ask[r] > 0:
+            return True
+    return False
+
+
+@inlined
+def whole(ask: IntArray, units: int, r: int, resources: int) -> int:
+    """What a job asks for of a resource type in all."""
+    total: int = units * ask[r]
+    if ask.shape[0] > resources:
+        total += ask[resources + r]
+    return total
+
+
+@inlined
+def room_on_first(free: IntArray, node: int, ask: IntArray, most: int) -> int:
+    """How many units, ``most`` at most, fit on a node beside what the job takes once there."""
+    resources = free.shape[1]
+    for r in range(resources):
+        have = free[node, r] - ask[resources + r]
+        if have < 0 < ask[resources + r]:
+            return 0
+        if ask[r] > 0:
+            if have < ask[r]:
+                return 0
+            if most * ask[r] > have:
+                most = have // ask[r]
+        elif ask[r] < 0:
+            most = min(most, -ask[r])
+    return most
+
+
+@kernel
+def rooms_with_first(free: IntArray, ask: IntArray, most: int) -> int:
+    """How many units fit, ``most`` at most on each node, beside what the job takes once.
+
+    That is on its first node, which has at least one of the units. 0 where no node can be that.
+    """
+    total, least = 0, -1
+    for node in range(free.shape[0]):
+        here = room(free, node, ask, most)
+        total += here
+        if here > 0:
+            on_first = room_on_first(free, node, ask, most)
+            if on_first > 0 and (least < 0 or here - on_first < least):
+                least = here - on_first
+    return total - least if least >= 0 else 0
+
+
 @kernel
 def fits(free: IntArray, ask: IntArray, units: int) -> bool:
     """Whether all units of a job find room."""
+    if takes_once(ask, free.shape[1]):
+        return bool(rooms_with_first(free, ask, units) >= units)
     left = units
     for node in range(free.shape[0]):
         left -= room(free, node, ask, left)
@@ -85,8 +144,8 @@ def fits(free: IntArray, ask: IntArray, units: int) -> bool:
 @kernel
 def pool_has(pool: IntArray, ask: IntArray, units: int) -> bool:
     """Whether the pooled capacity is enough: a quick necessary condition for `fits`."""
-    for r in range(ask.shape[0]):  # noqa: SIM110 - numba compiles no generators
-        if units * ask[r] > pool[r]:
+    for r in range(pool.shape[0]):  # noqa: SIM110 - numba compiles no generators
+        if whole(ask, units, r, pool.shape[0]) > pool[r]:
             return False
     return True
 
@@ -105,6 +164,26 @@ def fullness(free: IntArray, counted: IntArray, node: int) -> float:
 
 
 @kernel
+def _first_node(
+    free: IntArray, counted: IntArray, ask: IntArray, units: int, best_fit: bool
+) -> int:
+    """The first node of a job that `fits` and takes something once, see `choose`."""
+    total = 0
+    for node in range(free.shape[0]):
+        total += room(free, node, ask, units)
+    found, least = -1, np.inf
+    for node in range(free.shape[0]):
+        on_first = room_on_first(free, node, ask, units)
+        if on_first > 0 and total - room(free, node, ask, units) + on_first >= units:
+            if not best_fit:
+                return node
+            score = fullness(free, counted, node)
+            if score < least:
+                found, least = node, score
+    return found
+
+
+@kernel
 def choose(
     free: IntArray,
     counted: IntArray,
@@ -120,12 +199,22 @@ def choose(
     First fit takes nodes by index. Best fit takes the fullest feasible node first, ties by index,
     and as many units there as fit; the fullness of the other nodes does not change by that, and
     neither does their order. It writes over ``score``, shape (nodes,).
+
+    Of a job that takes something once, the first node is chosen first, in the same order, of those
+    that leave room for the rest.
     """
     nodes = free.shape[0]
-    left, count = units, 0
+    left, count, first = units, 0, -1
+    if takes_once(ask, free.shape[1]):
+        first = _first_node(free, counted, ask, units, best_fit)
+        here = room_on_first(free, first, ask, units)
+        node_out[0], units_out[0] = first, here
+        count, left = 1, units - here
+        if left == 0:
+            return count
     if not best_fit or nodes == 1:
         for node in range(nodes):
-            here = room(free, node, ask, left)
+            here = 0 if node == first else room(free, node, ask, left)
             if here > 0:
                 node_out[count], units_out[count] = node, here
                 count += 1
@@ -134,7 +223,8 @@ def choose(
                     break
         return count
     for node in range(nodes):
-        score[node] = fullness(free, counted, node) if room(free, node, ask, 1) else np.inf
+        usable = node != first and room(free, node, ask, 1) > 0
+        score[node] = fullness(free, counted, node) if usable else np.inf
     while left > 0:
         node = int(np.argmin(score))
         here = room(free, node, ask, left)
@@ -163,18 +253,22 @@ def place(
 @kernel
 def change(free: IntArray, ask: IntArray, node: IntArray, units: IntArray, sign: int) -> None:
     """Give back (sign 1) or take (sign -1) the capacity of some entries."""
+    resources = free.shape[1]
     for k in range(node.shape[0]):
-        for r in range(ask.shape[0]):
+        for r in range(resources):
             free[node[k], r] += sign * units[k] * ask[r]
+    if ask.shape[0] > resources and node.shape[0] > 0:
+        for r in range(resources):
+            free[node[0], r] += sign * ask[resources + r]
 
 
 @kernel
 def watts_of(ask: IntArray, units: int, power_unit: IntArray) -> int:
     """Watts that a job draws."""
     total = 0
-    for r in range(ask.shape[0]):
-        total += ask[r] * power_unit[r]
-    return total * units
+    for r in range(power_unit.shape[0]):
+        total += whole(ask, units, r, power_unit.shape[0]) * power_unit[r]
+    return total
 
 
 @allocating
@@ -241,7 +335,7 @@ def is_home_free(usable: IntArray, ask: IntArray, homes: Homes, job: int) -> boo
     if homes.of.shape[0] == 0 or homes.of[job] < 0:
         return False
     for e in range(homes.offset[homes.of[job]], homes.offset[homes.of[job] + 1]):
-        for r in range(ask.shape[0]):
+        for r in range(usable.shape[1]):
             if homes.units[e] * ask[r] > max(usable[homes.node[e], r], 0):
                 return False
     return True
@@ -353,7 +447,8 @@ def greedy(
             placed = place_next(placed, j, usable, counted, ask, units, best_fit)
             low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
             change(F, ask, placed.node[low:high], placed.units[low:high], -1)
-            pool -= units * ask
+            for r in range(pool.shape[0]):
+                pool[r] -= whole(ask, units, r, pool.shape[0])
             watts_free -= watts
     return placed
 

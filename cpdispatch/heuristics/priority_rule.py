@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,6 +52,8 @@ class PriorityRule:
 
     best_fit: bool = False
     name: str = "prb"
+    takes_first: ClassVar[bool] = True
+    """It answers jobs that take something once, see `cpdispatch.dispatch.answer_of`."""
 
     @cleared_first
     @eligible_only
@@ -87,6 +90,7 @@ class Reject:
     """Refuses every job, so that the time of a simulation is that of the simulator alone."""
 
     name: str = "reject"
+    takes_first: ClassVar[bool] = True
 
     def dispatch(self, instance: Instance) -> Decision:
         """Refuse every job."""

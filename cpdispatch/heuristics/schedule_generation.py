@@ -44,7 +44,8 @@ class Jobs(NamedTuple):
     """The jobs of a generator, as the kernels see them; all int64."""
 
     ask: IntArray
-    """Request of a unit, shape (jobs, resources)."""
+    """Request of a unit, and after it what is taken once if jobs do that, see
+    `cpdispatch.heuristics.kernels`; shape (jobs, resources or twice as many)."""
     units: IntArray
     most: IntArray
     """Units that may share a node."""

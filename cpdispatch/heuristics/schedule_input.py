@@ -9,6 +9,7 @@ import numpy as np
 
 from cpdispatch.access.spread import most_on_a_node
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.heuristics.allocate import held_at
 from cpdispatch.heuristics.profiles.per_class import Timelines, classes_of, joined, of_nodes
 from cpdispatch.heuristics.profiles.profile import one_row
 from cpdispatch.heuristics.schedule_generation import Jobs
@@ -40,7 +41,7 @@ class Held:
 def held_in(instance: Instance) -> Held:
     """What running jobs hold until their planned ends, and reservations while they last."""
     now, running, end_s = instance.now, instance.running, instance.running.planned_end_s()
-    owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
+    owner, held = held_at(instance.system, running.jobs, running.offset, running.units)
     reserved = np.array(
         [
             (max(r.start_s, now), max(r.end_s, now), node, *r.capacity)
@@ -53,7 +54,7 @@ def held_in(instance: Instance) -> Held:
         np.concatenate((np.full(len(owner), now), reserved[:, 0])),
         np.concatenate((end_s[owner], reserved[:, 1])),
         np.concatenate((running.node, reserved[:, 2])),
-        np.concatenate((running.jobs.request[owner] * running.units[:, None], reserved[:, 3:])),
+        np.concatenate((held, reserved[:, 3:])),
         np.full(len(running), now),
         end_s,
         instance.job_power(running.jobs),
@@ -89,6 +90,7 @@ def jobs_of(
     free_until_s: IntArray,
     per_s: IntArray,
     after: Sequence[tuple[int, int, int]] = (),
+    first: IntArray | None = None,
 ) -> Jobs:
     """Jobs as a generator takes them.
 
@@ -102,12 +104,16 @@ def jobs_of(
         The weighted sum to minimise: ``per_s * max(0, start - free_until_s)``.
     after : sequence of (job, predecessor, seconds)
         Least number of seconds between the end of the predecessor and the start of the job.
+    first : int64 array, shape (jobs, resources or 0), optional
+        What each takes once, on its first node.
     """
+    if first is None:
+        first = np.empty((len(table), 0), dtype=np.int64)
     pairs = np.array(sorted(after), dtype=np.int64).reshape(-1, 3)
     free = early_s == early_s.min(initial=np.iinfo(np.int64).max)
     free[pairs[:, 0]] = False
     return Jobs(
-        np.maximum(table.request, 0, order="C"),
+        np.ascontiguousarray(np.hstack((np.maximum(table.request, 0), first))),
         np.array(table.units),
         np.array(most_on_a_node(table)),
         np.array(table.planned_s),
@@ -118,11 +124,11 @@ def jobs_of(
         pairs[:, 2].copy(),
         np.searchsorted(pairs[:, 0], np.arange(len(table) + 1)),
         pairs[:, 1].copy(),
-        _smaller(table) & free,
+        _smaller(table, first) & free,
     )
 
 
-def _smaller(jobs: JobTable) -> BoolArray:
+def _smaller(jobs: JobTable, first: IntArray) -> BoolArray:
     """For each pair of jobs, whether the second asks for no more than the first, for no longer.
 
     Nor may its units need more nodes. Types that only one job asks for tell it from all others.
@@ -132,7 +138,7 @@ def _smaller(jobs: JobTable) -> BoolArray:
     own = asks.sum(axis=0) == 1
     smaller = (units <= units[:, None]) & (np.minimum(units, most[:, None]) <= most)
     smaller &= jobs.planned_s <= jobs.planned_s[:, None]
-    for asked in np.maximum(jobs.request.T[~own], 0):
+    for asked in (*np.maximum(jobs.request.T[~own], 0), *first.T):
         smaller &= asked <= asked[:, None]
     smaller &= ~asks[:, own].any(axis=1)
     np.fill_diagonal(smaller, True)

@@ -28,6 +28,7 @@ from cpdispatch.heuristics.allocate import (
     as_placements,
     free_over_time,
     power_unit,
+    with_first,
 )
 from cpdispatch.heuristics.easy import BEFORE, LEFT, TURN
 from cpdispatch.heuristics.kernels import Homes
@@ -36,6 +37,7 @@ from cpdispatch.heuristics.profiles import per_node
 from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.instance import Instance, Running, Stopped
 from cpdispatch.jobs import Column, JobTable
+from cpdispatch.terms import takes_once
 
 WAYS: Mapping[str, int] = {"left": LEFT, "backfill": BEFORE, "turn": TURN, "first": TURN}
 """When tests start, by name: after backfilling, before it, or already among the first starts.
@@ -66,17 +68,19 @@ def probability(expected_s: IntArray, requested_s: IntArray, test_s: int) -> Flo
 def candidates(instance: Instance, test_s: int, late: BoolArray, way: int) -> IntArray:
     """The queue positions of the jobs that may be tested, in the order of tests; shape (tests,).
 
-    Such a job may start now, may be restarted, has not been stopped, and requests more than
-    `LENGTHS_MIN` times ``test_s``. There are none if ``test_s`` is 0. Jobs that are ``late``, shape
-    (queued,), are tested only if ``way`` is `TURN`. The key of a test is its length over the
-    square root of the probability that the job ends in it. Of jobs with equal keys, the one that
-    was submitted first comes first. Jobs of higher tiers come before all others.
+    Such a job may start now, may be restarted, takes nothing once, has not been stopped, and
+    requests more than `LENGTHS_MIN` times ``test_s``. There are none if ``test_s`` is 0. Jobs that
+    are ``late``, shape (queued,), are tested only if ``way`` is `TURN`. The key of a test is its
+    length over the square root of the probability that the job ends in it. Of jobs with equal keys,
+    the one that was submitted first comes first. Jobs of higher tiers come before all others.
     """
     if not test_s:
         return _NONE
     queue = instance.queue
     may = (queue.restartable > 0) & (queue.requested_s > LENGTHS_MIN * test_s)
     may &= instance.eligible()
+    if instance.system.once:
+        may &= ~takes_once(instance.system, queue)
     if instance.stopped is not None:
         may[instance.stopped.position] = False
     if way != TURN:
@@ -330,7 +334,7 @@ def _left_by(
     per_node.hold_plan(
         profile,
         until_s,
-        queue.block,
+        with_first(instance.system, queue.block),
         queue.planned_s,
         start_s,
         # Read-only in any case, as those of no job are.

@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.models.node_model import NodeModel
-from cpdispatch.models.node_problem import NodePlan, NodeProblem
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, asked_of
 from cpdispatch.models.search import Values, in_time
 
 NUMBERS_PER_PART = 50
@@ -45,6 +45,8 @@ class Axis:
 
     height: IntArray
     """What a unit of each job takes, shape (jobs,)."""
+    once: IntArray
+    """What each job takes once, on top of its first unit, shape (jobs,)."""
     free: IntArray
     """Free capacity of each node, shape (segments, nodes); a rest that is smaller than one measure
     is useless.
@@ -57,15 +59,16 @@ class Axis:
     def of(cls, problem: NodeProblem, resource: int) -> Axis:
         """The axis of a resource that some job asks for."""
         asked = problem.jobs.request[:, resource]
-        measure = np.gcd.reduce(asked)
+        once = problem.once(resource)
+        measure = np.gcd.reduce(np.concatenate((asked, once)))
         free = problem.free[:, :, resource] // measure
         end = np.cumsum(free[-1])
-        return cls(asked // measure, free, end - free[-1], end)
+        return cls(asked // measure, once // measure, free, end - free[-1], end)
 
     @property
     def lossless(self) -> bool:
         """Whether boxes in one piece lose no plan: all units are equally high."""
-        return bool(self.height.max() == 1)
+        return bool(self.height.max() == 1) and not self.once.any()
 
     def boxes(self, nodes: IntArray) -> int:
         """How many boxes `held` makes of these nodes, or a few more."""
@@ -111,15 +114,24 @@ class BoxesModel(NodeModel):
     A box is in one piece and stays where it is. A plan that would use the free capacity of some
     node in pieces is not among this model's, so that its optimum may lie above that of the
     others, unless it is `lossless`.
+
+    What a job takes once makes the boxes of its first unit higher.
     """
 
     freed_s: ClassVar[float] = 5e-6
 
+    def _choose_heads(self) -> None:
+        """Choose nothing here: the first nodes are those of the first units."""
+        self.heads, self.on_first = {}, {}
+
     def _place(self, over: Callable[[], bool]) -> None:
         problem = self.problem
         self.owner = np.repeat(np.arange(len(problem.jobs)), problem.jobs.units)
-        asked = [r for r in problem.resources if problem.jobs.request[:, r].any()]
-        self.axes = [Axis.of(problem, resource) for resource in asked]
+        begin = np.cumsum(problem.jobs.units) - problem.jobs.units
+        self.is_first = np.zeros(len(self.owner), dtype=np.bool_)
+        self.is_first[begin[problem.with_first]] = True
+        self.room_on_first = {job: problem.room_on_first(job) for job in problem.with_first}
+        self.axes = [Axis.of(problem, resource) for resource in _asked(problem)]
         self.bottoms = [self._bottoms(axis, over) for axis in self.axes]
         self.held = [self._held(axis, over) for axis in self.axes]
         self.nodes: dict[int, cp_model.IntVar] = {}
@@ -144,9 +156,9 @@ class BoxesModel(NodeModel):
         numbers = units * np.where(asked > 1, np.count_nonzero(room, axis=1), 0)
         numbers += 2 * room.shape[1] * units * np.where(asked > 1, asked, 0)
         parts = int((units * (1 + 4 * asked)).sum())
-        for resource in np.nonzero(request.any(axis=0))[0].tolist():
+        for resource in _asked(problem):
             axis = Axis.of(problem, resource)
-            some = np.nonzero(axis.height)[0]
+            some = np.nonzero(axis.height + axis.once)[0]
             useful = np.nonzero(room[some].any(axis=0))[0]
             parts += 3 * axis.boxes(useful)
             for job in some.tolist():
@@ -155,23 +167,36 @@ class BoxesModel(NodeModel):
 
     # ------------------------------------------------------------------------------- variables
 
+    def _height(self, axis: Axis, unit: int) -> int:
+        """What a unit takes of an axis, with what its job takes once if it is the first."""
+        job = self.owner[unit]
+        return int(axis.height[job] + self.is_first[unit] * axis.once[job])
+
+    def _nodes_of(self, unit: int) -> IntArray:
+        """The nodes that have room for a unit."""
+        job = int(self.owner[unit])
+        room = self.room_on_first[job] if self.is_first[unit] else self.problem.room[job]
+        return np.flatnonzero(room)
+
     def _bottoms(self, axis: Axis, over: Callable[[], bool]) -> dict[int, cp_model.IntVar]:
         """Where each unit's box begins: it lies within one node that has room for the unit."""
-        domains = {}
-        for job in np.nonzero(axis.height)[0].tolist():
-            nodes = np.nonzero(self.problem.room[job])[0]
-            last = axis.end[nodes] - axis.height[job]
-            ranges = np.column_stack((axis.first[nodes], last)).tolist()
-            domains[job] = cp_model.Domain.from_intervals(ranges)
-        return {
-            unit: self.model.new_int_var_from_domain(domains[job], "")
-            for unit, job in enumerate(in_time(self.owner.tolist(), over))
-            if job in domains
-        }
+        domains: dict[tuple[int, bool], cp_model.Domain] = {}
+        bottoms = {}
+        for unit, job in enumerate(in_time(self.owner.tolist(), over)):
+            height = self._height(axis, unit)
+            if not height:
+                continue
+            key = job, bool(self.is_first[unit])
+            if key not in domains:
+                nodes = self._nodes_of(unit)
+                ranges = np.column_stack((axis.first[nodes], axis.end[nodes] - height)).tolist()
+                domains[key] = cp_model.Domain.from_intervals(ranges)
+            bottoms[unit] = self.model.new_int_var_from_domain(domains[key], "")
+        return bottoms
 
     def _held(self, axis: Axis, over: Callable[[], bool]) -> list[tuple[int, Box, cp_model.IntVar]]:
         """Node, box and position of what is held of the nodes that some job could use."""
-        useful = self.problem.room[axis.height > 0].any(axis=0)
+        useful = self.problem.room[axis.height + axis.once > 0].any(axis=0)
         held = []
         for node in in_time(np.nonzero(useful)[0].tolist(), over):
             for box in axis.held(self.problem, node):
@@ -194,7 +219,7 @@ class BoxesModel(NodeModel):
         for unit, bottom in bottoms.items():
             job = int(self.owner[unit])
             across.append(self.timing.intervals[job])
-            along.append(new_interval(bottom, int(axis.height[job]), ""))
+            along.append(new_interval(bottom, self._height(axis, unit), ""))
         for _, box, bottom in held:
             across.append(new_interval(box.begin, box.end - box.begin, ""))
             along.append(new_interval(bottom, box.height, ""))
@@ -202,7 +227,6 @@ class BoxesModel(NodeModel):
 
     def _on_one_node(self, unit: int) -> None:
         """A unit's boxes on the axes of several resources belong to the same node."""
-        job = int(self.owner[unit])
         placed = [
             (axis, bottoms[unit])
             for axis, bottoms in zip(self.axes, self.bottoms, strict=True)
@@ -210,7 +234,7 @@ class BoxesModel(NodeModel):
         ]
         if len(placed) == 1:
             return
-        nodes = np.nonzero(self.problem.room[job])[0].tolist()
+        nodes = self._nodes_of(unit).tolist()
         node = self.model.new_int_var_from_domain(cp_model.Domain.from_values(nodes), "")
         self.nodes[unit] = node
         for axis, bottom in placed:
@@ -219,13 +243,16 @@ class BoxesModel(NodeModel):
             self.model.add_element(node, axis.first.tolist(), first)
             self.model.add_element(node, axis.end.tolist(), end)
             self.model.add(bottom >= first)
-            self.model.add(bottom + int(axis.height[job]) <= end)
+            self.model.add(bottom + self._height(axis, unit) <= end)
             self.spans.append((unit, axis, first, end))
 
     def _units_ascending(self) -> None:
-        """A job's units are interchangeable: they follow each other on the first of its axes."""
+        """A job's units are interchangeable: they follow each other on the first of its axes.
+
+        The first one is not where the job takes something once.
+        """
         for job, first in enumerate(self._first_axis()):
-            units = np.nonzero(self.owner == job)[0].tolist()
+            units = np.nonzero((self.owner == job) & ~self.is_first)[0].tolist()
             height = int(self.axes[first].height[job])
             for unit, following in pairwise(units):
                 bottoms = self.bottoms[first]
@@ -244,8 +271,8 @@ class BoxesModel(NodeModel):
         Positions are found by a short search; where that finds none, the hint breaks a constraint.
         """
         self.timing.hint(plan.start_s)
-        _, node_of = np.nonzero(plan.units)
-        node_of = np.repeat(node_of, plan.units[plan.units > 0])
+        job, node_of = plan.entries()
+        node_of = np.repeat(node_of, plan.units[job, node_of])
         for unit, variable in self.nodes.items():
             self.model.add_hint(variable, int(node_of[unit]))
         for unit, axis, first, end in self.spans:
@@ -266,27 +293,37 @@ class BoxesModel(NodeModel):
             job = self.owner[unit]
             begin = int(start_s[job]) - now
             end = begin + int(self.problem.duration_s[job])
-            boxes.append(Box(begin, end, int(axis.height[job])))
+            boxes.append(Box(begin, end, self._height(axis, unit)))
         first = int(axis.first[node])
         positions = first + np.array(pack(boxes, int(axis.end[node]) - first), dtype=np.int64)
         for (_, variable), position in zip(held, positions.tolist(), strict=False):
             self.model.add_hint(variable, position)
         # A job's units are next to each other in the list: their positions are to ascend.
         own = positions[len(held) :]
-        ascending = own[np.lexsort((own, self.owner[units]))]
+        alike = 2 * self.owner[units] + ~self.is_first[units]
+        ascending = own[np.lexsort((own, alike))]
         for unit, position in zip(units, ascending.tolist(), strict=True):
             self.model.add_hint(self.bottoms[index][unit], position)
 
     def read(self, solver: Values) -> NodePlan:
         """The starts and nodes that a solver has found."""
         units = np.zeros_like(self.problem.room)
+        head = np.zeros(len(units), dtype=np.int64)
         first_axis = self._first_axis()
-        for unit, job in enumerate(self.owner.tolist()):
+        for unit, job in reversed(list(enumerate(self.owner.tolist()))):
             index = first_axis[job]
             bottom = solver.value(self.bottoms[index][unit])
-            node = np.searchsorted(self.axes[index].first, bottom, side="right") - 1
-            units[job, node] += 1
-        return NodePlan(self.timing.read(solver), units)
+            head[job] = np.searchsorted(self.axes[index].first, bottom, side="right") - 1
+            units[job, head[job]] += 1
+        first = self.problem.with_first
+        head[~np.isin(np.arange(len(units)), first)] = -1
+        return NodePlan(self.timing.read(solver), units, head if len(first) else None)
+
+
+def _asked(problem: NodeProblem) -> list[int]:
+    """The constrained resource types that some job asks for."""
+    asked = asked_of(problem.jobs, problem.first)
+    return [resource for resource in problem.resources if resource in asked]
 
 
 # ------------------------------------------------------------------------------------- packing

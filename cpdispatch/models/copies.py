@@ -62,11 +62,16 @@ class CopiesModel(NodeModel):
         """As many copies are present as the job has units."""
         copies = [present for here in self.present[job].values() for present in here]
         self.model.add(cp_model.LinearExpr.sum(copies) == int(self.problem.jobs.units[job]))
+        for node, head in self.heads.get(job, {}).items():
+            self.model.add_bool_or(self.present[job][node]).only_enforce_if(head)
 
     def _within_node(self, node: int, resource: int) -> None:
         """At no instant do the copies hold more of a resource than a node has free."""
         free = self.problem.free[:, node, resource]
         intervals, demands = self.timing.held(free)
+        once, amounts = self._taken_once(node, resource)
+        intervals += once
+        demands += amounts
         asked = self.problem.jobs.request[:, resource].tolist()
         for copies, unit in zip(self.copies, asked, strict=True):
             if unit > 0 and node in copies:
@@ -79,6 +84,7 @@ class CopiesModel(NodeModel):
     def hint(self, plan: NodePlan) -> None:
         """Begin the next search with this plan: a value for every variable."""
         self.timing.hint(plan.start_s)
+        self._hint_heads(plan)
         for present, units in zip(self.present, plan.units, strict=True):
             for node, here in present.items():
                 for count, copy in enumerate(here):
@@ -90,4 +96,4 @@ class CopiesModel(NodeModel):
         for job, present in enumerate(self.present):
             for node, here in present.items():
                 units[job, node] = sum(solver.value(copy) for copy in here)
-        return NodePlan(self.timing.read(solver), units)
+        return self._plan(self.timing.read(solver), units, solver)

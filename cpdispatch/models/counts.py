@@ -64,6 +64,8 @@ class CountsModel(NodeModel):
         """All of a job's units are placed, none twice."""
         units = int(self.problem.jobs.units[job])
         self.model.add(cp_model.LinearExpr.sum(list(self.placed[job].values())) == units)
+        for node, head in self.heads.get(job, {}).items():
+            self.model.add(self.placed[job][node] >= 1).only_enforce_if(head)
 
     def _within_system(self, resource: int) -> None:
         """At no instant do the jobs hold more of a resource than all nodes have free together."""
@@ -116,6 +118,9 @@ class CountsModel(NodeModel):
             if unit > 0 and node in placed:
                 intervals.append(interval)
                 heights.append(unit * placed[node])
+        once, amounts = self._taken_once(node, resource)
+        intervals += once
+        heights += amounts
         if len(heights) > len(demands):
             self.model.add_cumulative(intervals, heights, int(free[-1]))
 
@@ -125,13 +130,15 @@ class CountsModel(NodeModel):
 
     def _demand(self, resource: int) -> IntArray:
         """What each job holds with all of its units, shape (jobs,)."""
-        return self.problem.jobs.units * self.problem.jobs.request[:, resource]
+        problem = self.problem
+        return problem.jobs.units * problem.jobs.request[:, resource] + problem.once(resource)
 
     # --------------------------------------------------------------------------- hint and result
 
     def hint(self, plan: NodePlan) -> None:
         """Begin the next search with this plan: a value for every variable."""
         self.timing.hint(plan.start_s)
+        self._hint_heads(plan)
         for placed, units in zip(self.placed, plan.units, strict=True):
             for node, variable in placed.items():
                 self.model.add_hint(variable, int(units[node]))
@@ -142,4 +149,4 @@ class CountsModel(NodeModel):
         for job, placed in enumerate(self.placed):
             for node, variable in placed.items():
                 units[job, node] = solver.value(variable)
-        return NodePlan(self.timing.read(solver), units)
+        return self._plan(self.timing.read(solver), units, solver)

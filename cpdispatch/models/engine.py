@@ -106,6 +106,7 @@ class Engine:
     """
 
     keeps_starvation_bound: ClassVar[bool] = True
+    takes_first: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:

@@ -18,6 +18,7 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.compile import allocating, kernel
+from cpdispatch.heuristics.allocate import apart, held_at
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 
@@ -103,19 +104,24 @@ def families(instance: Instance, chosen: IntArray) -> Families:
     chosen : int64 array, shape (jobs,)
         Jobs that fit the empty nodes in service.
     """
-    jobs = instance.queue.take(chosen)
+    taken = instance.queue.take(chosen)
+    units, first = apart(instance.system, taken.block)
+    jobs = taken.asking(units)
     if not jobs.request.any():
         none = np.empty((0, len(chosen)), dtype=np.int64)
         return Families((), np.array([instance.now]), np.empty((0, 1), dtype=np.int64), none)
     capacity = instance.system.capacity.copy()
     capacity[instance.down] = 0
     name, shape, where, among = _shapes(instance, capacity, jobs)
-    demand = np.multiply(_demands(jobs.request, jobs.units, shape), among, order="C")
+    counts = _demands(jobs.request, jobs.units, shape)
+    if len(first):  # of a resource type alone
+        counts += np.where(shape.sum(axis=1) == 1, shape.T, 0).T @ first
+    demand = np.multiply(counts, among, order="C")
     since, change, left = _changes(instance, capacity)
     free = _over_time(left, instance.system.group_of, shape, where, len(since), *change)
     if instance.power is not None:
         name.append("power")
-        demand = np.vstack((demand, instance.job_power(jobs)))
+        demand = np.vstack((demand, instance.job_power(taken)))
         free = np.vstack((free, _power_over_time(instance, since)))
     _tighten(demand, free)
     name, free, demand = _short(name, free, demand)
@@ -206,8 +212,7 @@ def _changes(
     0 where a reservation and a job meet, and is never above 0 on a node that is down.
     """
     running, now, end_s = instance.running, instance.now, instance.running.planned_end_s()
-    owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
-    amount = running.jobs.request[owner] * running.units[:, None]
+    owner, amount = held_at(instance.system, running.jobs, running.offset, running.units)
     left = capacity.copy()
     np.subtract.at(left, running.node, amount)
     times, nodes, amounts = [end_s[owner]], [running.node], [amount]

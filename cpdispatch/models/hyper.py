@@ -247,6 +247,7 @@ class Hyper:
     """See `Engine`."""
 
     keeps_starvation_bound: ClassVar[bool] = True
+    takes_first: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.file and Path(self.file).exists():

@@ -68,6 +68,8 @@ class NodeProblem:
     """The same for jobs that may change places in any plan, shape (jobs,); models keep them in
     their order.
     """
+    first: IntArray | None = None
+    """What each job takes once, on its first node, shape (jobs, resources); None if nothing."""
     room: IntArray = field(init=False)
     """``p[i, n]``, shape (jobs, nodes): how many units of each job the node can hold when it is
     empty.
@@ -75,9 +77,32 @@ class NodeProblem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "room", room(self.capacity, self.jobs))
-        fits = (self.room.sum(axis=1) >= self.jobs.units) & (self.watts <= self.watts_free[-1])
+        left = self.room.sum(axis=1)
+        for job in self.with_first.tolist():
+            on_first = self.room_on_first(job)
+            lost = self.room[job] - on_first
+            left[job] -= lost[on_first > 0].min(initial=left[job])
+        fits = (left >= self.jobs.units) & (self.watts <= self.watts_free[-1])
         if not fits.all():
             raise ValueError(f"jobs {self.jobs.id[~fits].tolist()} do not fit the empty nodes")
+
+    @cached_property
+    def with_first(self) -> IntArray:
+        """The jobs that take something once."""
+        none = np.empty(0, dtype=np.int64)
+        return none if self.first is None else np.flatnonzero(self.first.any(axis=1))
+
+    def once(self, resource: int) -> IntArray:
+        """What each job takes once of a resource type, shape (jobs,)."""
+        none = np.zeros(len(self.jobs), dtype=np.int64)
+        return none if self.first is None else self.first[:, resource]
+
+    def room_on_first(self, job: int) -> IntArray:
+        """How many units each node can hold as the first one of a job, shape (nodes,)."""
+        assert self.first is not None
+        left = self.capacity - self.first[job]
+        found = room(np.maximum(left, 0), self.jobs.take(np.array([job])))[0]
+        return np.where((left < 0).any(axis=1), 0, np.minimum(found, self.room[job]))
 
     @property
     def duration_s(self) -> IntArray:
@@ -127,9 +152,19 @@ class NodeProblem:
     def schedule(self, order: IntArray) -> NodePlan:
         """A complete plan: one job after the other as early as it fits, its units by best fit."""
         found = self._generator.schedule(order)
-        units = np.zeros_like(self.room)
-        units[np.repeat(np.arange(len(order)), np.diff(found.offset)), found.node] = found.units
-        return NodePlan(found.start_s, units)
+        return self.plan_of(found.start_s, found.offset, found.node, found.units)
+
+    def plan_of(
+        self, start_s: IntArray, offset: IntArray, node: IntArray, units: IntArray
+    ) -> NodePlan:
+        """The plan of entries as those of a `ListSchedule`."""
+        on = np.zeros_like(self.room)
+        on[np.repeat(np.arange(len(start_s)), np.diff(offset)), node] = units
+        if not len(self.with_first):
+            return NodePlan(start_s, on)
+        head = np.full(len(start_s), -1)
+        head[self.with_first] = node[offset[self.with_first]]
+        return NodePlan(start_s, on, head)
 
     def first_plan(self) -> tuple[NodePlan, bool]:
         """The plan of the jobs by priority, and whether it is proven best: each job is earliest."""
@@ -152,6 +187,7 @@ class NodeProblem:
             self.jobs.request, self.duration_s, self.watts,
             self.weights.free_until_s - self.now, self.weights.per_s,
             *(given - self.now for given in (self.early_s, self.latest_s) if given is not None),
+            *(() if self.first is None else (self.first,)),
             np.array(self.after, dtype=np.int64),
         ):  # fmt: skip
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -169,6 +205,7 @@ class NodeProblem:
             jobs_of(
                 self.jobs, self.watts, early_s, self.weights.free_until_s, self.weights.per_s,
                 [(after.job, after.before, after.think_s) for after in self.after],
+                self.first,
             ),
         )  # fmt: skip
 
@@ -192,26 +229,41 @@ def room(capacity: IntArray, jobs: JobTable) -> IntArray:
     return most
 
 
-def own_limits(system: System, jobs: JobTable, free: IntArray) -> tuple[JobTable, IntArray]:
+def asked_of(jobs: JobTable, first: IntArray | None) -> tuple[int, ...]:
+    """The resource types that jobs ask for, or take something of once."""
+    asked = jobs.request.any(axis=0)
+    if first is not None:
+        asked = asked | first.any(axis=0)
+    return tuple(np.flatnonzero(asked).tolist())
+
+
+def own_limits(
+    system: System, jobs: JobTable, first: IntArray | None, free: IntArray
+) -> tuple[JobTable, IntArray | None, IntArray]:
     """Limits on the units of a job on a node as resource types, of which each job has its own.
 
     So a model that respects capacity keeps them. Requests below 0 say them otherwise, see
-    `cpdispatch.access.spread`.
+    `cpdispatch.access.spread`. Nothing is taken once of these types.
 
     Parameters
     ----------
+    first : int64 array, shape (jobs, resources), or None
+        What each job takes once.
     free : int64 array, shape (segments, nodes, resources)
     """
     at = system.resource(LIMIT_TYPE)
     if at < 0:
-        return jobs, free
+        return jobs, first, free
     limit = -jobs.request[:, at]
     own = np.flatnonzero(limit)
     asked = (np.arange(len(jobs)) == own[:, None]).astype(np.int64)
     block = np.concatenate([np.delete(jobs.block, Column.REQUEST + at, axis=0), asked])
     most = np.broadcast_to(limit[own], (*free.shape[:2], len(own)))
     free = np.concatenate([np.delete(free, at, axis=2), most], axis=2)
-    return JobTable(block, jobs.labels), free
+    if first is not None:
+        none = np.zeros((len(jobs), len(own)), dtype=np.int64)
+        first = np.hstack([np.delete(first, at, axis=1), none])
+    return jobs.asking(block), first, free
 
 
 # --------------------------------------------------------------------------------- complete plans
@@ -225,6 +277,21 @@ class NodePlan:
     """Shape (jobs,)."""
     units: IntArray
     """Units of each job on each node, shape (jobs, nodes)."""
+    head: IntArray | None = None
+    """The first node of each job that takes something once, -1 of the others, shape (jobs,)."""
+
+    def take(self, jobs: IntArray) -> NodePlan:
+        """The plan in which each job has the place of the one that is named instead of it."""
+        head = None if self.head is None else self.head[jobs]
+        return NodePlan(self.start_s[jobs], self.units[jobs], head)
+
+    def entries(self) -> tuple[IntArray, IntArray]:
+        """Job and node wherever a job has units: by job, its first node first."""
+        job, node = np.nonzero(self.units)
+        if self.head is not None:
+            order = np.lexsort((node != self.head[job], job))
+            job, node = job[order], node[order]
+        return job, node
 
     def check(self, problem: NodeProblem) -> str:
         """What is wrong with the plan; empty when it solves the problem."""
@@ -242,12 +309,20 @@ class NodePlan:
             return "a job starts before another that it comes after has ended"
         if (units < 0).any() or (units.sum(axis=1) != jobs.units).any():
             return "a job has not as many units as it asks for"
+        first, head = problem.with_first, self.head
+        if len(first) and (
+            head is None or (head[first] < 0).any() or not units[first, head[first]].all()
+        ):
+            return "a job has no unit on its first node"
         instants = np.union1d(problem.since_s, start_s)
         segment = np.searchsorted(problem.since_s, instants, side="right") - 1
         runs = (start_s <= instants[:, None]) & (instants[:, None] < end_s)
         runs = runs.astype(np.int64)
         used = units.any(axis=0)
-        amount = units[:, used, None] * jobs.request[:, None, :]
+        amount = units[:, :, None] * jobs.request[:, None, :]
+        if problem.first is not None and head is not None:
+            amount[first, head[first]] += problem.first[first]
+        amount = amount[:, used]
         held = runs @ amount.reshape(len(jobs), -1)
         if (held > problem.free[segment][:, used].reshape(len(instants), -1)).any():
             return "a node holds more than it has"

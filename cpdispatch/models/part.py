@@ -16,7 +16,7 @@ import numpy as np
 from cpdispatch.access import SPREAD
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.decision import NO_START
-from cpdispatch.heuristics.allocate import fit_capacity, fits_now
+from cpdispatch.heuristics.allocate import apart, fit_capacity, fits_now, with_first
 from cpdispatch.heuristics.profiles.per_class import CLASSES, Timelines
 from cpdispatch.heuristics.profiles.profile import Profile, sampled, times
 from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
@@ -24,7 +24,7 @@ from cpdispatch.heuristics.schedule_input import Held, jobs_of, timelines
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.jobs import JobTable
 from cpdispatch.models.families import distinct
-from cpdispatch.models.node_problem import NodePlan, NodeProblem, own_limits, room
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, asked_of, own_limits, room
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.timing import After, in_turn
 from cpdispatch.system import NodeGroup
@@ -112,7 +112,7 @@ def could_run(instance: Instance) -> BoolArray:
     """Whether each queued job can be planned: it fits the nodes in service when nothing runs."""
     capacity = instance.system.capacity.copy()
     capacity[instance.down] = 0
-    possible = fit_capacity(sealed(capacity), instance.queue.block)
+    possible = fit_capacity(sealed(capacity), with_first(instance.system, instance.queue.block))
     if instance.power is not None:
         possible &= instance.job_power(instance.queue) <= instance.power.cap
     if instance.stopped is not None and instance.restart_cost_s:
@@ -141,6 +141,11 @@ class Part:
     position: IntArray
     """In the queue, by priority, shape (jobs,)."""
     jobs: JobTable
+    """What their units ask for."""
+    first: IntArray
+    """What each takes once, on its first node, shape (jobs, resources), or (jobs, 0) if nothing."""
+    watts: IntArray
+    """Power that each job draws, shape (jobs,)."""
     nodes: IntArray
     """In service."""
     locked: int
@@ -159,11 +164,6 @@ class Part:
         return len(self.position)
 
     @cached_property
-    def watts(self) -> IntArray:
-        """Power that each job draws, shape (jobs,)."""
-        return self.instance.job_power(self.jobs)
-
-    @cached_property
     def early_s(self) -> IntArray:
         """First start that each job may have, shape (jobs,)."""
         return self.instance.earliest_s()[self.position]
@@ -174,7 +174,7 @@ class Part:
         lines, member = timelines(self.instance, self.nodes, self.held)
         return ScheduleGenerator(lines, member, jobs_of(
             self.jobs, self.watts, self.early_s, self.weights.free_until_s, self.weights.per_s,
-            [(after.job, after.before, after.think_s) for after in self.after],
+            [(after.job, after.before, after.think_s) for after in self.after], self.first,
         ))  # fmt: skip
 
     @cached_property
@@ -224,8 +224,8 @@ class Part:
         for after in self.after:
             related[[after.job, after.before]] = 1 + np.array([after.job, after.before])
         return distinct([
-            *jobs.request[:, ~own].T, limit, jobs.units, jobs.planned_s, weights.per_s,
-            free_until_s, self.early_s, self.latest_s, related,
+            *jobs.request[:, ~own].T, *self.first.T, limit, jobs.units, jobs.planned_s,
+            weights.per_s, free_until_s, self.early_s, self.latest_s, related,
         ])[1]  # fmt: skip
 
     def feasible_order(self, order: IntArray) -> IntArray:
@@ -275,21 +275,26 @@ class Part:
         number = {int(job): k for k, job in enumerate(free)}
         early_s, latest_s, after = self._limits(schedule, number)
         left = np.stack([seen[int(c)] for c in rows], axis=1)
-        jobs, left = own_limits(self.instance.system, self.jobs.take(free), left)
-        asked = np.flatnonzero(jobs.request.any(axis=0))
+        jobs, first, left = own_limits(
+            self.instance.system, self.jobs.take(free),
+            self.first[free] if self.first[free].any() else None, left,
+        )  # fmt: skip
+        asked = asked_of(jobs, first)
         problem = NodeProblem(
             self.position[free], jobs, self.watts[free], since_s,
-            left, _power_at(since_s, lines.power), tuple(asked.tolist()), self.cost.take(free),
+            left, _power_at(since_s, lines.power), asked, self.cost.take(free),
             self.weights.take(free),
-            early_s[free], latest_s[free], after, self.alike[free],
+            early_s[free], latest_s[free], after, self.alike[free], first,
         )  # fmt: skip
-        units = np.zeros_like(problem.room)
         column = {int(node): k for k, node in enumerate(nodes)}
-        for job, k in number.items():
-            for e in range(schedule.offset[job], schedule.offset[job + 1]):
-                units[k, column[int(schedule.node[e])]] = schedule.units[e]
-        place = in_turn(schedule.start_s[free], problem.alike)
-        return problem, NodePlan(schedule.start_s[free][place], units[place]), nodes
+        entry = np.flatnonzero(mine)
+        count = np.diff(schedule.offset)[free]
+        plan = problem.plan_of(
+            schedule.start_s[free], np.concatenate(([0], np.cumsum(count))),
+            np.array([column[node] for node in schedule.node[entry].tolist()], dtype=np.int64),
+            schedule.units[entry],
+        )  # fmt: skip
+        return problem, plan.take(in_turn(plan.start_s, problem.alike)), nodes
 
     def _limits(
         self, schedule: ListSchedule, number: dict[int, int]
@@ -317,7 +322,7 @@ class Part:
         start_s[free] = plan.start_s
         owner = np.repeat(np.arange(len(self)), np.diff(schedule.offset))
         stays = ~np.isin(owner, free)
-        job, column = np.nonzero(plan.units)
+        job, column = plan.entries()
         owner = np.concatenate((owner[stays], free[job]))
         node = np.concatenate((schedule.node[stays], nodes[column]))
         units = np.concatenate((schedule.units[stays], plan.units[job, column]))
@@ -329,13 +334,16 @@ class Part:
 def held_by(part: Part, schedule: ListSchedule, but: IntArray) -> Held:
     """The capacity that the jobs of a schedule hold, without some of the jobs."""
     owner = np.repeat(np.arange(len(part)), np.diff(schedule.offset))
+    amount = part.jobs.request[owner] * schedule.units[:, None]
+    if part.first.any():
+        placed = np.flatnonzero(np.diff(schedule.offset))
+        amount[schedule.offset[placed]] += part.first[placed]
     stays = ~np.isin(owner, but)
-    owner, jobs = owner[stays], part.jobs
+    owner = owner[stays]
     others = np.setdiff1d(np.arange(len(part)), but)
-    end_s = schedule.start_s + jobs.planned_s
+    end_s = schedule.start_s + part.jobs.planned_s
     return Held(
-        schedule.start_s[owner], end_s[owner], schedule.node[stays],
-        jobs.request[owner] * schedule.units[stays][:, None],
+        schedule.start_s[owner], end_s[owner], schedule.node[stays], amount[stays],
         schedule.start_s[others], end_s[others], part.watts[others],
     )  # fmt: skip
 
@@ -442,7 +450,9 @@ def _part(
 ) -> Part:
     position = selection.position[members]
     number = {int(member): k for k, member in enumerate(members)}
-    jobs = instance.queue.take(position)
+    asked = instance.queue.take(position)
+    units, first = apart(instance.system, asked.block)
+    jobs = asked.asking(units)
     cost = cost.take(position)
     place = {int(queued): k for k, queued in enumerate(position)}
     front = [place[int(queued)] for queued in selection.first if int(queued) in place]
@@ -456,8 +466,8 @@ def _part(
     end_s = max(end_s, int(instance.earliest_s()[position].max(initial=0)))
     horizon_s = end_s + int(jobs.planned_s.sum()) + sum(pair.think_s for pair in pairs)
     return Part(
-        instance, position, jobs, nodes, len(front), order, pairs, cost, cost.weights(horizon_s),
-        held, around,
+        instance, position, jobs, first.T, instance.job_power(asked), nodes, len(front), order,
+        pairs, cost, cost.weights(horizon_s), held, around,
     )  # fmt: skip
 
 

@@ -308,7 +308,7 @@ class PartSearch:
         fixed = 0 if (engine.release or starved) and not part.settled.any() else part.locked
         before, patience_s = self.sum, engine.patience * engine.limit_s
         patient = patience_s > HASTE_S
-        if not fixed and len(part) <= SEARCHED:
+        if not fixed and len(part) <= SEARCHED and not part.first.any():
             seconds = SEARCH_SHARE * self.left_s
             self._postpone(seconds if patient else min(SEARCH_S, seconds))
             if self._closed():

@@ -25,6 +25,7 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.garbage import no_collection
 from cpdispatch.heuristics.allocate import (
+    apart,
     fits_now,
     free_over_time,
     start_in_order,
@@ -34,6 +35,7 @@ from cpdispatch.heuristics.eligible import cleared_first
 from cpdispatch.heuristics.priority_rule import highest_first, reasons, waiting_priority
 from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.instance import Instance
+from cpdispatch.jobs import Column
 from cpdispatch.models import objective as objectives
 from cpdispatch.models import pooled
 from cpdispatch.models.boxes import BoxesModel
@@ -41,7 +43,7 @@ from cpdispatch.models.budget import Budget
 from cpdispatch.models.certificate import Result, certify
 from cpdispatch.models.copies import CopiesModel
 from cpdispatch.models.counts import CountsModel
-from cpdispatch.models.node_problem import NodePlan, NodeProblem, own_limits
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, asked_of, own_limits
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.part import could_run
 from cpdispatch.models.pooled import Pool
@@ -202,17 +204,20 @@ def pose_on_nodes(
     """
     profile = _expected(instance, variant)
     taken = instance.queue.take(chosen)
-    jobs, free = own_limits(instance.system, taken, profile.free)
-    resources = list(range(jobs.request.shape[1]))
+    units, once = apart(instance.system, taken.block)
+    jobs, first, free = own_limits(
+        instance.system, taken.asking(units), once.T if once.any() else None, profile.free
+    )
+    resources = tuple(range(jobs.request.shape[1]))
     if variant.filtered:
-        resources = [resource for resource in resources if jobs.request[:, resource].any()]
+        resources = asked_of(jobs, first)
     cost = objectives.of(objective, instance.queue).take(chosen)
     since_s = profile.time
     latest_s = int(since_s[-1] + jobs.expected_s.sum())
     return NodeProblem(
         chosen, jobs, instance.job_power(taken),
         since_s, free, np.maximum(profile.watts, 0),
-        tuple(resources), cost, cost.weights(latest_s),
+        resources, cost, cost.weights(latest_s), first=first,
     )  # fmt: skip
 
 
@@ -260,6 +265,7 @@ class Thesis:
     _search: Search = field(init=False, repr=False, compare=False)
 
     keeps_starvation_bound: ClassVar[bool] = False
+    takes_first: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "m", self.variant.m if self.m is None else self.m)
@@ -378,11 +384,14 @@ def startable(instance: Instance, problem: NodeProblem, plan: NodePlan) -> BoolA
     of priority, those wait.
     """
     left, watts_left = instance.free.copy(), instance.power_free()
+    block, first = apart(instance.system, instance.queue.block)
     kept = np.ones(len(plan.start_s), dtype=np.bool_)
     for job in np.nonzero(plan.start_s == instance.now)[0].tolist():
         (nodes,) = np.nonzero(plan.units[job])
-        request = instance.queue.request[problem.position[job]]
-        need = plan.units[job, nodes, None] * request
+        position = problem.position[job]
+        need = plan.units[job, nodes, None] * block[Column.REQUEST :, position]
+        if plan.head is not None and len(first):
+            need[nodes == plan.head[job]] += first[:, position]
         watts = int(problem.watts[job])
         kept[job] = (need <= left[nodes]).all() and (watts == 0 or watts <= watts_left)
         if kept[job]:
@@ -409,14 +418,11 @@ def after_overdue(instance: Instance, plan: NodePlan) -> BoolArray:
 
 def placements(problem: NodeProblem, plan: NodePlan, kept: BoolArray) -> Placements:
     """Nodes of the kept jobs of a plan."""
-    return Placements.of(
-        {
-            int(problem.position[job]): {
-                node: int(plan.units[job, node]) for node in np.nonzero(plan.units[job])[0].tolist()
-            }
-            for job in np.nonzero(kept)[0].tolist()
-        }
-    )
+    found: dict[int, dict[int, int]] = {int(problem.position[k]): {} for k in kept.nonzero()[0]}
+    for job, node in np.column_stack(plan.entries()).tolist():
+        if kept[job]:
+            found[int(problem.position[job])][node] = int(plan.units[job, node])
+    return Placements.of(found)
 
 
 @functools.cache

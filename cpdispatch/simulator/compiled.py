@@ -26,7 +26,7 @@ from cpdispatch.simulator.gates import Gates
 from cpdispatch.simulator.live import LAST, Dispatched, Now
 from cpdispatch.simulator.records import Records
 from cpdispatch.system import System
-from cpdispatch.terms import gated
+from cpdispatch.terms import gated, without_restarts
 
 
 def tests_replayable(dispatcher: object, trigger: str, workload: Workload) -> bool:
@@ -104,7 +104,7 @@ class CompiledSimulation:
     ) -> None:
         check_case(workload, system)
         check_rules(trigger, correction, restart_cost_s)
-        self.workload = workload
+        self.workload = workload = without_restarts(workload, system)
         self.system = system
         self.records: Records
         self._kill_at_limit = kill_at_limit

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpdispatch import first_node
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.compiled.gates import (
     Claims,
@@ -22,6 +21,7 @@ from cpdispatch.compiled.gates import (
     let_pass,
 )
 from cpdispatch.errors import InputError
+from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.system import JOBS, LIMIT, System
 from cpdispatch.terms import gated, licences_of
@@ -32,7 +32,7 @@ TOO_MANY_LICENCES = "never runs: asks for more licences than there are"
 
 def runnable(workload: Workload, system: System) -> BoolArray:
     """Which jobs fit the system and its limits, shape (jobs,): others never start."""
-    fits = first_node.fit(system.capacity, system, workload.table)
+    fits = system_fits(system, workload.table)
     return fits & Gates(workload, system).passable if gated(workload, system) else fits
 
 

@@ -210,7 +210,7 @@ def simulate(
         energy.check_drawn(system)
     kernels_have = ("restart_cost_s", ENERGY_PRICE)
     loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
-    loop_only = loop_only or bool(system.maintenance or system.once) or begins_later(workload)
+    loop_only = loop_only or bool(system.maintenance) or begins_later(workload)
     compiled = compiled and watch.seen is None and not loop_only
     done = watch.resume and watch.folder is not None and (watch.folder / ABOUT).exists()
     begun, known = _begun(

@@ -17,7 +17,7 @@ from time import perf_counter
 
 import numpy as np
 
-from cpdispatch import first_node, verify
+from cpdispatch import verify
 from cpdispatch.analyze.energy import watts_of
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
@@ -34,6 +34,7 @@ from cpdispatch.events import (
     with_maintenance,
 )
 from cpdispatch.heuristics import kernels
+from cpdispatch.heuristics.allocate import system_fits, with_first
 from cpdispatch.instance import Instance, Power, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, bounding, given_s, known_s, refreshing, warm_up
@@ -72,7 +73,7 @@ from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.state import State
 from cpdispatch.simulator.switching import Switching
 from cpdispatch.system import System
-from cpdispatch.terms import gated
+from cpdispatch.terms import gated, without_restarts
 from cpdispatch.workloads.restarts import mark
 
 OVER_CAP = "never runs: draws more than the power cap leaves"
@@ -200,7 +201,7 @@ class Simulation:
             workload = mark(workload, 1.0)
         if system.once:
             check_once(switch_off_s)
-            workload = _without_restarts(workload, system)
+            workload = without_restarts(workload, system)
         self.workload = workload
         self._event_by_event = trigger == "event"
         self.now = 0
@@ -261,7 +262,7 @@ class Simulation:
     def _hold_back(self, dependencies: bool) -> None:
         """Say which jobs are submitted at all, and what keeps them back then."""
         workload, system = self.workload, self.system
-        runnable = first_node.fit(system.capacity, system, workload.table)
+        runnable = system_fits(system, workload.table)
         self._gates = Gates(workload, system) if gated(workload, system) else None
         self._beyond: dict[str, int] = {}
         """How many jobs fit the system and never pass, and why."""
@@ -550,7 +551,7 @@ class Simulation:
         if change == self.now:
             return True
         instance = self._snapshot()
-        ask = column[Column.REQUEST :].copy()
+        ask = with_first(self.system, column[:, None])[Column.REQUEST :, 0].copy()
         could_start = bool(kernels.fits(instance.free, ask, column.item(Column.UNITS)))
         if could_start and self._precedence is not None:
             instance = self._with_dependencies(instance, self._precedence)
@@ -938,15 +939,6 @@ class Simulation:
         if self.log_is_apart:
             del state["workload"]
         return state
-
-
-def _without_restarts(workload: Workload, system: System) -> Workload:
-    """The workload in which no job may be restarted that takes something on its first node."""
-    table = workload.table
-    takes = (table.request[:, [once for once, _ in system.once]] > 0).any(axis=1)
-    return replace(
-        workload, table=table.having(Column.RESTARTABLE, np.where(takes, 0, table.restartable))
-    )
 
 
 def _only(placements: Placements, keep: BoolArray) -> Placements:

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from cpdispatch import first_node
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.decision import HEAD as OF_DECISION
 from cpdispatch.decision import NO_BOUND, Decision, Placements
+from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import NO_NODES, Instance, Reservation, Running, Starvation, Stopped
 from cpdispatch.instance.snapshot import HEAD, NOW, of_flat
 from cpdispatch.instance.snapshot import RUNNING as RUNNING_SEEN
@@ -309,7 +309,7 @@ class State:
     def fitting(self) -> tuple[IntArray, BoolArray]:
         """The rows of the queued jobs, and whether each fits the system as it is."""
         jobs = JobTable(self.queue[:, : self.queued].copy())
-        fits = first_node.fit(self.system.capacity, self.system, jobs)
+        fits = system_fits(self.system, jobs)
         return self.queue_hidden[ROW, : self.queued], fits
 
     def resize(self, system: System) -> None:

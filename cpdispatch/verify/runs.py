@@ -151,7 +151,7 @@ def run(
         found += off(table.id, stay, system, columns, idle_s, first_s)
         if service is None and not dependencies and not limited(jobs, system) and not found:
             found += in_due_time(table, stay, system, columns, idle_s)
-    plain = switched is None and service is None and power_cap is None and table.once is None
+    plain = switched is None and service is None and power_cap is None
     rules, sound = None if wait is None else WaitRules(**wait), not found
     if plain and sound and rules is not None and not limited(jobs, system):
         found = _waits(table, system, decisions, rules)
@@ -171,7 +171,7 @@ class _Tables:
     capped : bool
         Whether there was a power cap.
     plain : bool
-        Whether nothing happened to the system, there was none, and no job takes anything once.
+        Whether nothing happened to the system, and there was none.
     """
 
     def __init__(

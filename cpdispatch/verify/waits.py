@@ -10,6 +10,7 @@ import numpy as np
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.system import System
 from cpdispatch.verify.levels import of_shares, units_that_fit
+from cpdispatch.verify.once import fits as fits_with_first
 from cpdispatch.verify.tables import Schedule
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -115,8 +116,7 @@ def _passed_over(
         depends = table.preceding is not None and table.preceding[job] >= 0
         if depends or now - submit_s[at] <= allowed:
             continue
-        room = units_that_fit(free.before(now), table.request[job])
-        if room >= table.units[job]:
+        if _fits(free.before(now), table, int(job)):
             text = (
                 f"job {table.id[job]}, submitted at {submit_s[at]}, does not start at {now} though "
                 f"it fits: of those that have waited too long it was submitted first, and it has "
@@ -124,6 +124,14 @@ def _passed_over(
             )
             found.append(Violation(Kind.LATE, text))
     return found
+
+
+def _fits(free: IntArray, table: Schedule, job: int) -> bool:
+    """Whether a job fits what is free, shape (nodes, resources)."""
+    units, request = int(table.units[job]), table.request[job]
+    if table.once is not None and table.once[job].any():
+        return fits_with_first(free, units, request, table.once[job])
+    return bool(units_that_fit(free, request) >= units)
 
 
 def share(table: Schedule, system: System) -> IntArray:
@@ -147,9 +155,11 @@ class _Free:
         """Capacity free at an instant on each node, shape (nodes, resources)."""
         for changes, sign, until in ((self._starts, -1, now), (self._ends, 1, now + 1)):
             entry = changes.next(until)
-            units = sign * self._table.node_units[entry, None]
-            amount = units * self._table.request[self._owner[entry]]
-            np.add.at(self._free, self._table.node[entry], amount)
+            table, owner = self._table, self._owner[entry]
+            amount = table.node_units[entry, None] * table.request[owner]
+            if table.once is not None and table.head is not None:
+                amount += table.once[owner] * table.head[entry, None]
+            np.add.at(self._free, table.node[entry], sign * amount)
         return self._free
 
 

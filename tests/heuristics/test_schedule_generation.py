@@ -22,6 +22,7 @@ from cpdispatch import solution, verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.heuristics import order_search, postpone_search, schedule_generation
+from cpdispatch.heuristics.allocate import apart
 from cpdispatch.heuristics.order_search import (
     BEHIND,
     LATE,
@@ -37,7 +38,7 @@ from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGene
 from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelines
 from cpdispatch.instance import NO_LATEST_S, Instance, to_json
 from tests.models.cases import EXAMPLES, job, queued, running
-from tests.models.exhaustive import possible
+from tests.models.exhaustive import need, possible, ways
 from tests.oracles.schedule_twin import Plan, planned
 from tests.strategies import Timetable, before, depending, instance_files, read, release
 
@@ -120,10 +121,12 @@ def case_of(
     number = {k: n for n, k in enumerate(position)}
     nodes = in_service(instance)
     lines, member = timelines(instance, nodes, held_in(instance))
-    table, given = instance.queue.take(chosen), instance.dependencies
+    asked, given = instance.queue.take(chosen), instance.dependencies
+    units, first = apart(instance.system, asked.block)
+    table = asked.asking(units)
     jobs = jobs_of(
         table,
-        instance.job_power(table),
+        instance.job_power(asked),
         instance.earliest_s()[chosen],
         np.array(free_until_s or [instance.now] * len(position), dtype=np.int64),
         np.array(per_s or [1] * len(position), dtype=np.int64),
@@ -133,6 +136,7 @@ def case_of(
             for other in before(instance, k)
             if given is not None
         ],
+        first.T,
     )
     turn = after_predecessors(
         instance, position if order is None else [k for k in order if k in number]
@@ -142,8 +146,11 @@ def case_of(
 
 
 @st.composite
-def crowds(draw: st.DrawFn, most: int = 9, dependencies: bool = True) -> Case:
-    """Many jobs on few nodes, most of which can run; in a random order."""
+def crowds(draw: st.DrawFn, most: int = 9, dependencies: bool = True, first: bool = False) -> Case:
+    """Many jobs on few nodes, most of which can run; in a random order.
+
+    With ``first``, some of them take something once.
+    """
     file = draw(instance_files(max_nodes=6, max_jobs=2))
     for id in range(200, 200 + draw(st.integers(most // 2, most - 2))):
         capacity = draw(st.sampled_from(file["groups"]))["capacity"]
@@ -152,6 +159,10 @@ def crowds(draw: st.DrawFn, most: int = 9, dependencies: bool = True) -> Case:
             unit = capacity
         units, duration = draw(st.integers(1, 4)), draw(st.integers(1, 9))
         file["queue"].append(job(id, duration, units, *unit, submit=draw(st.integers(0, 9))))
+        if first and units > 1 and draw(st.booleans()):
+            once = [draw(st.integers(0, n)) for n in capacity]
+            file["queue"][-1]["first"] = once
+            file["format"] = "cpdispatch-instance/2"
     if dependencies:
         draw(depending(file["time"], [job["id"] for job in file["running"]], file["queue"]))
     instance = read(file)
@@ -211,14 +222,17 @@ fewer = settings(max_examples=max(1, EXAMPLES // 2))
 
 
 @many
-@given(crowds())
+@given(crowds() | crowds(first=True))
 def test_starts_and_nodes_are_those_of_the_plain_twin(case: Case) -> None:
     expected = planned(case.instance, in_service(case.instance).tolist(), case.queue(case.order))
-    assert plan_of(case, case.search.schedule(case.order)) == expected
+    found = plan_of(case, case.search.schedule(case.order))
+    assert found == expected
+    for position in found if case.instance.system.once else ():
+        assert next(iter(found[position][1])) == next(iter(expected[position][1]))
 
 
 @many
-@given(crowds())
+@given(crowds() | crowds(first=True))
 def test_the_checker_finds_nothing_wrong_with_a_schedule(case: Case) -> None:
     verified(case, case.search.schedule(case.order))
 
@@ -238,27 +252,28 @@ class Seconds(Timetable):
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.watts = instance.job_power(instance.queue).tolist()
+        self.ways = [list(ways(instance, job)) for job in instance.queue]
         super().__init__(instance, 100 + 34 * (len(instance.queue) + 1))
 
     def fits(self, position: int, start: int) -> bool:
         job, t = self.instance.queue[position], start - self.now
-        rooms = 0
-        for free in self.free[t : t + job.expected_s].min(axis=0).tolist():
-            asked = zip(free, job.request, strict=True)
-            rooms += min([job.units, *(have // ask for have, ask in asked if ask)])
+        least = self.free[t : t + job.expected_s].min(axis=0)
+        fits = any(
+            (need(self.instance, job, where) <= least[list(where)]).all()
+            for where in self.ways[position]
+        )
         watts = self.watts[position]
         enough = watts == 0 or self.power[t : t + job.expected_s].min() >= watts
-        return bool(rooms >= job.units and enough)
+        return bool(fits and enough)
 
     def put(self, position: int, start: int, nodes: dict[int, int]) -> None:
         job, t = self.instance.queue[position], start - self.now
-        for node, units in nodes.items():
-            self.free[t : t + job.expected_s, node] -= units * np.array(job.request)
+        self.free[t : t + job.expected_s, list(nodes)] -= need(self.instance, job, nodes)
         self.power[t : t + job.expected_s] -= self.watts[position]
 
 
 @many
-@given(crowds(most=6))
+@given(crowds(most=6) | crowds(most=6, first=True))
 def test_each_job_starts_at_the_first_second_that_those_before_it_leave_it(case: Case) -> None:
     instance, table = case.instance, Seconds(case.instance)
     plan = plan_of(case, case.search.schedule(case.order))
@@ -270,7 +285,7 @@ def test_each_job_starts_at_the_first_second_that_those_before_it_leave_it(case:
 
 
 @many
-@given(crowds())
+@given(crowds() | crowds(first=True))
 def test_the_earliest_start_is_that_of_the_job_alone(case: Case) -> None:
     instance, earliest_s = case.instance, case.search.earliest().tolist()
     for k, position in enumerate(case.position):
@@ -288,17 +303,20 @@ def held_by(case: Case, schedule: ListSchedule, jobs: IntArray) -> Held:
     """What some jobs of a schedule hold."""
     owner = np.repeat(np.arange(len(case.order)), np.diff(schedule.offset))
     entry = np.isin(owner, jobs)
-    owner, search = owner[entry], case.search.jobs
+    search, resources = case.search.jobs, len(case.instance.system.resources)
+    held = search.ask[owner, :resources] * schedule.units[:, None]
+    if case.instance.system.once:
+        held[schedule.offset[:-1]] += search.ask[:, resources:]
+    owner = owner[entry]
     end_s = schedule.start_s + search.duration
     return Held(
-        schedule.start_s[owner], end_s[owner], schedule.node[entry],
-        search.ask[owner] * schedule.units[entry][:, None],
+        schedule.start_s[owner], end_s[owner], schedule.node[entry], held[entry],
         schedule.start_s[jobs], end_s[jobs], search.watts[jobs, 0],
     )  # fmt: skip
 
 
 @many
-@given(crowds(), st.data())
+@given(crowds() | crowds(first=True), st.data())
 def test_a_job_starts_beside_what_is_held_as_it_does_beside_the_jobs_that_hold_it(
     case: Case, data: st.DataObject
 ) -> None:
@@ -313,7 +331,7 @@ def test_a_job_starts_beside_what_is_held_as_it_does_beside_the_jobs_that_hold_i
 
 
 @many
-@given(crowds(most=14))
+@given(crowds(most=14) | crowds(most=14, first=True))
 def test_starts_that_smaller_jobs_found_taken_are_skipped_without_loss(case: Case) -> None:
     schedule = case.search.schedule(case.order)
     other = case.again(smaller=np.zeros_like(case.search.jobs.smaller)).schedule(case.order)
@@ -322,7 +340,7 @@ def test_starts_that_smaller_jobs_found_taken_are_skipped_without_loss(case: Cas
 
 
 @many
-@given(crowds())
+@given(crowds() | crowds(first=True))
 def test_a_smaller_job_asks_for_no_more_of_anything_and_waits_for_nothing(case: Case) -> None:
     instance, smaller = case.instance, case.search.jobs.smaller
     early_s = instance.earliest_s()[case.position].tolist()
@@ -354,7 +372,7 @@ def test_the_cost_is_what_each_second_behind_the_free_time_costs(case: Case) -> 
 
 
 @many
-@given(crowds(most=14), st.integers(1, 3))
+@given(crowds(most=14) | crowds(most=14, first=True), st.integers(1, 3))
 def test_rows_that_are_too_short_grow_and_change_nothing(case: Case, spare: int) -> None:
     with setting(SPARE_COLUMNS=spare):
         short = case.again()
@@ -653,7 +671,7 @@ strides = st.integers(1, 10)
 
 
 @many
-@given(crowds(), st.data())
+@given(crowds() | crowds(first=True), st.data())
 def test_an_order_is_placed_anew_only_from_where_it_changes(
     case: Case, data: st.DataObject
 ) -> None:
@@ -723,7 +741,10 @@ def test_an_order_whose_first_changed_job_gains_nothing_is_given_up_at_that_job(
 
 
 @many
-@given(crowds(), st.lists(st.sampled_from([1, 7, 50, 400]), max_size=4), st.integers(0, 9), strides)
+@given(
+    crowds() | crowds(first=True), st.lists(st.sampled_from([1, 7, 50, 400]), max_size=4),
+    st.integers(0, 9), strides,
+)  # fmt: skip
 def test_the_best_order_costs_what_is_said_and_no_more_than_the_first_one(
     case: Case, chunks: list[int], seed: int, stride: int
 ) -> None:
@@ -1064,7 +1085,7 @@ def test_orders_that_bring_nothing_better_are_counted() -> None:
 
 
 @many
-@given(crowds(most=6, dependencies=False))
+@given(crowds(most=6, dependencies=False) | crowds(most=6, dependencies=False, first=True))
 def test_no_order_of_the_search_beats_all_orders(case: Case) -> None:
     orders = case.orders()
     orders.run(2000)

@@ -47,18 +47,28 @@ def running(id: int, duration: int, unit: list[int], node: int, start: int = 95)
 
 
 def queued(*jobs: dict[str, Any], **more: Any) -> Instance:
+    if any("first" in job for job in jobs):
+        more |= {"format": "cpdispatch-instance/2"}
     return read(NODES | {"queue": list(jobs)} | more)
 
 
-def crowd(jobs: int = 8) -> Instance:
-    """More jobs than fit now, of several shapes, beside two that run."""
+def crowd(jobs: int = 8, first: bool = False) -> Instance:
+    """More jobs than fit now, of several shapes, beside two that run.
+
+    With ``first``, those of two units take something once.
+    """
     shapes = [job(k, 3 + 7 * k % 23, 1 + k % 2, 1 + k % 4, 0) for k in range(jobs)]
+    for shape in shapes[1::2] if first else []:
+        shape["first"] = [4 - shape["unit"][0], 1]
     return queued(*shapes, running=[running(900, 9, [1, 0], 0), running(901, 14, [2, 0], 1)])
 
 
 @st.composite
-def crowded(draw: st.DrawFn) -> Instance:
-    """Instances with three jobs, or up to five, most of which compete for the same nodes."""
+def crowded(draw: st.DrawFn, first: bool = False) -> Instance:
+    """Instances with three jobs, or up to five, most of which compete for the same nodes.
+
+    With ``first``, some of them take something once.
+    """
     file = draw(instance_files(max_nodes=3, max_jobs=2, max_running=3))
     for id in range(3):
         most = draw(st.sampled_from(file["groups"]))["capacity"]
@@ -66,6 +76,9 @@ def crowded(draw: st.DrawFn) -> Instance:
         if max(unit) == 0:
             unit = most
         file["queue"].append(job(200 + id, draw(st.integers(1, 9)), draw(st.integers(1, 2)), *unit))
+        if first and file["queue"][-1]["units"] > 1:
+            file["queue"][-1]["first"] = [draw(st.integers(0, n)) for n in most]
+            file["format"] = "cpdispatch-instance/2"
     return read(file)
 
 
@@ -161,6 +174,13 @@ def without_overdue(instance: Instance) -> Instance:
 
 def value(instance: Instance, objective: str, starts: dict[int, int]) -> float:
     return float(verify.objective_value(instance, objective, starts))
+
+
+def head_of(model: Any, position: int, nodes: dict[int, int]) -> None:
+    """Choose the first of the nodes of a job as its first node, where it takes something once."""
+    heads = model.heads.get(position)
+    if heads is not None:
+        model.model.add_bool_or(heads[node] for node in list(nodes)[:1] if node in heads)
 
 
 class Broken:

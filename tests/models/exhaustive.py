@@ -23,6 +23,7 @@ import numpy as np
 from cpdispatch import verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.instance import Instance
+from cpdispatch.jobs import Job
 from tests.models.pool_twin import horizon
 from tests.strategies import LONGEST_S, Plan, Timetable
 
@@ -47,7 +48,7 @@ def possible(instance: Instance) -> list[int]:
     watts = instance.job_power(instance.queue).tolist()
     for position, job in enumerate(instance.queue):
         enough = instance.power is None or watts[position] <= instance.power.cap
-        if enough and any(placements(_room(instance, job.request, job.units), job.units)):
+        if enough and any(ways(instance, job)):
             fits.append(position)
     return fits
 
@@ -59,6 +60,26 @@ def _room(instance: Instance, request: Sequence[int], units: int) -> list[int]:
         else min([units, *(have // ask for have, ask in zip(row, request, strict=True) if ask)])
         for node, row in enumerate(instance.system.capacity.tolist())
     ]  # fmt: skip
+
+
+def ways(instance: Instance, job: Job) -> Iterator[dict[int, int]]:
+    """All placements of a job; of one that takes something once, with each first node."""
+    capacity = instance.system.capacity
+    once = [k for k, _ in instance.system.once]
+    for where in placements(_room(instance, job.request, job.units), job.units):
+        for node in where if any(job.request[k] for k in once) else list(where)[:1]:
+            way = {node: where[node], **where}
+            if (need(instance, job, way) <= capacity[list(way)]).all():
+                yield way
+
+
+def need(instance: Instance, job: Job, where: dict[int, int]) -> IntArray:
+    """What a job holds on each of its nodes, of which the first one is named first."""
+    found = np.array(list(where.values()))[:, None] * np.array(job.request)
+    for once, of in instance.system.once:
+        found[:, once] = 0
+        found[0, of] += job.request[once]
+    return found
 
 
 class _Tree:
@@ -73,10 +94,7 @@ class _Tree:
         self.free, self.power = table.free, table.power
         self.watts = instance.job_power(instance.queue).tolist()
         self.jobs = {position: instance.queue[position] for position in chosen}
-        self.ways = {
-            position: list(placements(_room(instance, job.request, job.units), job.units))
-            for position, job in self.jobs.items()
-        }
+        self.ways = {position: list(ways(instance, job)) for position, job in self.jobs.items()}
         self.known: dict[tuple[int, int], Fraction] = {}
         self.best: Fraction | None = None
         self.plan: Plan = {}
@@ -99,7 +117,7 @@ class _Tree:
         return first + int(np.argmax(count[first + duration :] == count[first:-duration]))
 
     def need(self, position: int, where: dict[int, int]) -> IntArray:
-        return np.array(list(where.values()))[:, None] * np.array(self.jobs[position].request)
+        return need(self.instance, self.jobs[position], where)
 
     def take(self, position: int, where: dict[int, int], second: int, sign: int) -> None:
         end = second + self.jobs[position].expected_s

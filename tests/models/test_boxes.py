@@ -40,6 +40,10 @@ def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
     units = np.nonzero(model.owner == position)[0].tolist()
     axis = model._first_axis()[position]
     where = [node for node in sorted(nodes) for _ in range(nodes[node])]
+    if model.is_first[units[0]]:  # which is not held to the order of the others
+        head = next(iter(nodes))
+        where.remove(head)
+        where.insert(0, head)
     for unit, node in zip(units, where, strict=True):
         bottom, first = model.bottoms[axis][unit], int(model.axes[axis].first[node])
         model.model.add(bottom >= first)
@@ -221,6 +225,20 @@ def in_one_piece(instance: Instance, problem: NodeProblem, plan: Plan) -> bool:
             if not packs(boxes, int(axis.end[node] - axis.first[node])):
                 return False
     return True
+
+
+@settings(max_examples=EXAMPLES)
+@given(crowded(first=True), st.sampled_from(["slowdown", "bounded_slowdown"]))
+def test_no_plan_with_first_nodes_is_better_than_that_of_the_exhaustive_twin(
+    instance: Instance, objective: str
+) -> None:
+    chosen = possible(instance)
+    if chosen:
+        best = best_plan(instance, chosen, objective)
+        assert best is not None
+        problem = problem_of(instance, "thesis-pcp5", objective, chosen)
+        plan = problem.schedule(np.arange(len(chosen)))
+        assert optimum(BoxesModel(problem, plan)) >= float(best[0]) * (1 - 1e-6)
 
 
 @settings(max_examples=EXAMPLES)

@@ -16,6 +16,7 @@ from tests.models.cases import (
     accepts,
     crowd,
     crowded,
+    head_of,
     in_pieces,
     job,
     optimum,
@@ -34,6 +35,7 @@ objectives = st.sampled_from(["slowdown", "bounded_slowdown"])
 def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
     for node, copies in model.present[position].items():
         model.model.add(sum(copies) == nodes.get(node, 0))
+    head_of(model, position, nodes)
 
 
 FORM = Form(CopiesModel, ("_alternative", "_within_node"), fix)
@@ -73,8 +75,9 @@ def test_capacity_may_be_held_in_pieces() -> None:
     assert accepts(CopiesModel(problem), fix, *wheres)
 
 
-def test_the_hint_is_complete_and_sound() -> None:
-    problem = problem_of(crowd(), "thesis-pcp", "slowdown")
+@pytest.mark.parametrize("first", [False, True])
+def test_the_hint_is_complete_and_sound(first: bool) -> None:
+    problem = problem_of(crowd(first=first), "thesis-pcp", "slowdown")
     plan = problem.schedule(np.arange(len(problem.jobs)))
     model, one = CopiesModel(problem, plan), solver()
     hinted = sorted(model.model.proto.solution_hint.vars)
@@ -89,7 +92,7 @@ def test_the_hint_is_complete_and_sound() -> None:
 
 @pytest.mark.parametrize("name", ["thesis-pcp", "thesis-pcp1"])
 @settings(max_examples=EXAMPLES)
-@given(crowded(), objectives)
+@given(crowded() | crowded(first=True), objectives)
 def test_the_best_plan_is_that_of_the_exhaustive_twin(
     name: str, instance: Instance, objective: str
 ) -> None:

@@ -17,6 +17,7 @@ from tests.models.cases import (
     accepts,
     crowd,
     crowded,
+    head_of,
     in_pieces,
     job,
     optimum,
@@ -35,6 +36,7 @@ FAMILIES = (
 def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
     for node, variable in model.placed[position].items():
         model.model.add(variable == nodes.get(node, 0))
+    head_of(model, position, nodes)
 
 
 FORM = Form(CountsModel, FAMILIES, fix)
@@ -130,7 +132,7 @@ def test_nodes_that_are_down_hold_nothing() -> None:
 
 
 @settings(max_examples=EXAMPLES)
-@given(crowded(), st.sampled_from(["slowdown", "bounded_slowdown"]))
+@given(crowded() | crowded(first=True), st.sampled_from(["slowdown", "bounded_slowdown"]))
 def test_the_best_plan_is_that_of_the_exhaustive_twin(instance: Instance, objective: str) -> None:
     chosen = possible(instance)
     if not chosen:
@@ -142,8 +144,9 @@ def test_the_best_plan_is_that_of_the_exhaustive_twin(instance: Instance, object
     assert optimum(CountsModel(problem, plan)) == pytest.approx(float(best[0]), rel=1e-6)
 
 
-def test_the_hint_is_complete_and_sound() -> None:
-    problem = problem_of(crowd(), "thesis-pcp4", "slowdown")
+@pytest.mark.parametrize("first", [False, True])
+def test_the_hint_is_complete_and_sound(first: bool) -> None:
+    problem = problem_of(crowd(first=first), "thesis-pcp4", "slowdown")
     plan = problem.schedule(np.arange(len(problem.jobs)))
     model = CountsModel(problem, plan)
     assert sorted(model.model.proto.solution_hint.vars) == list(

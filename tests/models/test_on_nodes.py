@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from tests.models.cases import RESERVED, WATTS, Form, job, queued, running
+import numpy as np
+import pytest
+from ortools.sat.python import cp_model
+
+from tests.models.cases import (
+    RESERVED,
+    WATTS,
+    Form,
+    job,
+    problem_of,
+    queued,
+    running,
+    solver,
+)
+from tests.models.test_boxes import FORM as BOXES
 from tests.models.test_copies import FORM as COPIES
 from tests.models.test_copies import PAIR
 from tests.models.test_counts import FORM as COUNTS
 
+every = pytest.mark.parametrize("form", [COPIES, COUNTS, BOXES], ids=["copies", "counts", "boxes"])
 forms = pytest.mark.parametrize("form", [COPIES, COUNTS], ids=["copies", "counts"])
 
 
@@ -53,3 +68,56 @@ def test_the_power_cap_is_kept(form: Form) -> None:
     assert form.allowed(two, None, None)
     assert not form.allowed(two, (100, {0: 1}), (104, {1: 1}))
     assert form.allowed(two, (100, {0: 1}), (105, {1: 1}))
+
+
+# ---------------------------------------------------------------------------- what is taken once
+
+WIDE = job(1, 5, 3, 1, 0, first=[2, 0])
+"""A job of three units of a core that takes two more cores once."""
+
+
+@every
+def test_a_first_node_that_has_room_for_what_is_taken_there_is_accepted(form: Form) -> None:
+    assert form.allowed(queued(WIDE), (100, {0: 2, 1: 1}))
+    assert form.allowed(queued(WIDE), (100, {1: 1, 0: 2}))
+    other = job(2, 5, 1, 3, 0)
+    assert form.allowed(queued(WIDE, other), (100, {0: 2, 1: 1}), (100, {1: 1}))
+
+
+@every
+def test_a_first_node_without_room_for_what_is_taken_there_is_refused(form: Form) -> None:
+    assert not form.allowed(queued(WIDE), (100, {0: 3}))
+    other = job(2, 5, 1, 3, 0)
+    assert not form.allowed(queued(WIDE, other), (100, {1: 1, 0: 2}), (104, {1: 1}))
+    assert form.allowed(queued(WIDE, other), (100, {1: 1, 0: 2}), (105, {1: 1}))
+    held = [running(9, 10, [2, 0], 0)]
+    assert not form.allowed(queued(WIDE, running=held), (104, {0: 2, 1: 1}))
+    assert form.allowed(queued(WIDE, running=held), (104, {1: 2, 0: 1}))
+
+
+@every
+def test_of_two_jobs_each_may_take_what_the_other_one_leaves_of_a_node(form: Form) -> None:
+    gpu = queued(job(1, 5, 2, 1, 0, first=[0, 1]), job(2, 5, 2, 1, 0, first=[0, 1]))
+    assert form.allowed(gpu, (100, {0: 1, 1: 1}), (100, {1: 1, 0: 1}))
+    assert not form.allowed(gpu, (100, {0: 1, 1: 1}), (104, {0: 1, 1: 1}))
+    assert form.allowed(gpu, (100, {0: 1, 1: 1}), (105, {0: 1, 1: 1}))
+
+
+@every
+def test_nothing_taken_once_constrains_nothing(form: Form) -> None:
+    nothing = WIDE | {"first": [0, 0]}
+    assert form.allowed(queued(nothing), (100, {0: 3}))
+    assert not form.model(problem_of(queued(nothing))).problem.with_first.size
+
+
+@every
+def test_a_plan_says_on_which_node_something_is_taken_once(form: Form) -> None:
+    held = [running(9, 10, [2, 0], 0)]
+    model, one = form.model(problem_of(queued(WIDE, running=held))), solver()
+    model.model.add(model.timing.starts[0] == 0)
+    assert one.solve(model.model) == cp_model.OPTIMAL
+    plan = model.read(one)
+    assert plan.head.tolist() == [1]
+    assert plan.check(model.problem) == ""
+    assert replace(plan, head=np.array([0])).check(model.problem) != ""
+    assert replace(plan, head=None).check(model.problem) == "a job has no unit on its first node"

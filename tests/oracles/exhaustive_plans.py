@@ -74,7 +74,8 @@ def optimum(instance: Instance, one: Engine) -> float:
 
 LATER = ("spread", "places", "priority")
 EXTRAS = (
-    "reservations", "windows", "power", "dependencies", "down", "starvation", "predictions", *LATER
+    "reservations", "windows", "power", "dependencies", "down", "starvation", "predictions",
+    *LATER, "first",
 )  # fmt: skip
 """What an instance may have more than jobs that wait and jobs that run."""
 
@@ -91,7 +92,9 @@ def contested(random: np.random.Generator) -> tuple[Instance, set[str]]:
     def whole(low: int, high: int) -> int:
         return int(random.integers(low, high + 1))
 
-    extras = {extra for extra in EXTRAS if extra not in LATER and random.random() < 0.25}
+    extras = {
+        extra for extra in EXTRAS if extra not in (*LATER, "first") and random.random() < 0.25
+    }
     groups = [{"name": "a", "nodes": whole(1, 2), "capacity": [whole(4, 9), 0]}]
     if random.random() < 0.5:
         groups.append({"name": "b", "nodes": 1, "capacity": [whole(4, 9), 2]})
@@ -150,8 +153,6 @@ def contested(random: np.random.Generator) -> tuple[Instance, set[str]]:
             job["requested"] = job["upper"] + whole(0, 30)
     # Drawn last, so that the others are what they were before there were these.
     extras |= {extra for extra in LATER if random.random() < 0.25}
-    if extras & {*LATER}:
-        file["format"] = "cpdispatch-instance/2"
     for job in queue:
         if "spread" in extras:
             job |= [{}, {"units_per_node_max": 1}, {"nodes_max": 1}][whole(0, 2)]
@@ -159,4 +160,11 @@ def contested(random: np.random.Generator) -> tuple[Instance, set[str]]:
             job[("exclude", "nodelist")[whole(0, 1)]] = str(whole(0, nodes - 1))
         if "priority" in extras:
             job["priority"] = whole(1, 9)
+    if random.random() < 0.25:
+        extras.add("first")
+        for job in queue:
+            if job["units"] > 1:
+                job["first"] = [whole(0, 4), whole(0, 1)]
+    if extras & {*LATER, "first"}:
+        file["format"] = "cpdispatch-instance/2"
     return read(file), extras

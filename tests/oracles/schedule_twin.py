@@ -85,13 +85,23 @@ class PlainSearch:
         left, where = job.units, dict[int, int]()
         able = [one for one in self.classes if self.room(position, one, start) > 0]
         able.sort(key=lambda one: fullness(one.line, start, end))  # equals stay in order
+        unit, first = self.asks(position)
+        if any(first):
+            one = next(one for one in able if self.may_be_first(position, one, start))
+            node, alone = one.nodes[0], len(one.nodes) == 1
+            where[node] = self.room(position, one, start, first)
+            left -= where[node]
+            held = (where[node] * ask + once for ask, once in zip(unit, first, strict=True))
+            self.take(one, [node], Hold(start, end, tuple(held)))
+            if alone:
+                able.remove(one)
         for one in able:
             room = self.room(position, one, start)
             full = one.nodes[: left // room]
             rest = one.nodes[len(full) : len(full) + 1]
             for nodes, units in ((full, room), (rest, left - room * len(full))):
                 if nodes and units:
-                    hold = Hold(start, end, tuple(units * ask for ask in job.request))
+                    hold = Hold(start, end, tuple(units * ask for ask in unit))
                     self.take(one, nodes, hold)
                     where |= dict.fromkeys(nodes, units)
                     left -= units * len(nodes)
@@ -131,14 +141,36 @@ class PlainSearch:
         job, watts = self.instance.queue[position], self.watts(position)
         if watts > 0 and watts > self.power.least(start, start + job.expected_s)[0]:
             return False
-        rooms = (self.room(position, one, start) * len(one.nodes) for one in self.classes)
-        return sum(rooms) >= job.units
+        return any(self.may_be_first(position, one, start) for one in self.classes)
 
-    def room(self, position: int, one: NodeClass, start: int) -> int:
-        """Units that a node of a class holds during the whole job, at most all of them."""
-        job = self.instance.queue[position]
+    def may_be_first(self, position: int, one: NodeClass, start: int) -> bool:
+        """Whether the job fits, with a node of this class as its first one."""
+        _, first = self.asks(position)
+        rooms = [self.room(position, each, start) * len(each.nodes) for each in self.classes]
+        here, on_first = (self.room(position, one, start, once) for once in ((), first))
+        units = self.instance.queue[position].units
+        return on_first > 0 and sum(rooms) - here + on_first >= units
+
+    def asks(self, position: int) -> tuple[list[int], list[int]]:
+        """What a job asks for of each unit and once, by resource type."""
+        unit = list(self.instance.queue[position].request)
+        first = [0] * len(unit)
+        for once, of in self.instance.system.once:
+            first[of], unit[once] = unit[once], 0
+        return unit, first
+
+    def room(self, position: int, one: NodeClass, start: int, first: Sequence[int] = ()) -> int:
+        """Units that a node of a class holds during the whole job, at most all of them.
+
+        Beside them it holds ``first``.
+        """
+        job, (unit, _) = self.instance.queue[position], self.asks(position)
         free = one.line.least(start, start + job.expected_s)
-        rooms = (have // ask for have, ask in zip(free, job.request, strict=True) if ask > 0)
+        if first:
+            free = [have - once for have, once in zip(free, first, strict=True)]
+            if any(have < 0 < once for have, once in zip(free, first, strict=True)):
+                return 0
+        rooms = (have // ask for have, ask in zip(free, unit, strict=True) if ask > 0)
         return min([job.units, *rooms])
 
     def watts(self, position: int) -> int:

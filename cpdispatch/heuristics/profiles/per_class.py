@@ -17,11 +17,13 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import allocating, inlined, kernel
-from cpdispatch.heuristics.kernels import ascending, xorshift
+from cpdispatch.heuristics.kernels import ascending, takes_once, xorshift
 from cpdispatch.heuristics.profiles import profile
 from cpdispatch.heuristics.profiles.profile import FOREVER, Profile, copy_row, segment_at
 
 CLASSES, OVERFLOW = 0, 1
+NONE_FITS = 1 << 61
+"""More than any room: no node can be the first one of a job."""
 
 
 class Timelines(NamedTuple):
@@ -155,7 +157,7 @@ def look(
     room, grows = most, FOREVER
     while k < segments and time[k] < start + duration:
         here = most
-        for r in range(ask.shape[0]):
+        for r in range(free.shape[1]):
             if here * ask[r] > free[k, r]:
                 here = free[k, r] // ask[r]
         k += 1
@@ -165,6 +167,53 @@ def look(
     window.room[c] = room
     window.grows[c] = FOREVER if room == most else grows
     window.until[c] = min(grows, time[k] - duration + 1) if k < segments else grows
+
+
+@kernel
+def _room_on_first(
+    lines: Timelines, c: int, ask: IntArray, most: int, duration: int, start: int
+) -> tuple[int, int]:
+    """The same beside what the job takes once, on its first node; and when that may be more."""
+    time, free, segments = lines.nodes.time[c], lines.nodes.free[c], lines.nodes.segments[c]
+    resources = free.shape[1]
+    k = segment_at(time, segments, start)
+    room, grows = most, FOREVER
+    while k < segments and time[k] < start + duration:
+        here = most
+        for r in range(resources):
+            left = free[k, r] - ask[resources + r]
+            if here * ask[r] > left:
+                here = max(left, 0) // ask[r] if ask[r] > 0 else 0
+        k += 1
+        if here <= room:
+            room = here
+            grows = time[k] if k < segments else FOREVER
+    return room, FOREVER if room == most else grows
+
+
+@kernel
+def _earliest_with_first(
+    lines: Timelines, window: Window, ask: IntArray, units: int, most: int, watts: IntArray,
+    duration: int, not_before: int,
+) -> tuple[int, int]:  # fmt: skip
+    """`earliest` for a job that takes something once."""
+    classes, start, looked = lines.size[CLASSES], not_before, 0
+    while True:
+        if watts[0] > 0:
+            start, _ = profile.earliest(lines.power, 0, watts, duration, start)
+        total, least, following = 0, NONE_FITS, FOREVER
+        for c in range(classes):
+            look(lines, window, c, ask, most, duration, start)
+            room, grows = window.room[c], window.grows[c]
+            total += room * (lines.last[c] - lines.first[c])
+            on_first, grows_too = _room_on_first(lines, c, ask, most, duration, start)
+            following = min(following, grows, grows_too)
+            if on_first > 0:
+                least = min(least, room - on_first)
+        looked += 2 * classes
+        if total - least >= units or start >= FOREVER:
+            return start, looked
+        start = following
 
 
 @kernel
@@ -186,6 +235,8 @@ def earliest(
     Returns it, `FOREVER` if there is none, and the work, in windows looked at. The window tells
     then how much of the job each class holds from that start on, if the ``whole`` is asked for.
     """
+    if takes_once(ask, lines.nodes.free.shape[2]):
+        return _earliest_with_first(lines, window, ask, units, most, watts, duration, not_before)
     classes = lines.size[CLASSES]
     window.until[:classes] = not_before
     window.room[:classes] = 0
@@ -236,6 +287,9 @@ def place(
 
     Classes with the fullest nodes come first, the one with the lower index among equals, and of a
     class its first nodes, each with as many units as it holds. Entries are written from ``at`` on.
+
+    Of a job that takes something once, the first node is chosen first, in the same order, of those
+    that leave room for the rest.
     """
     classes = lines.size[CLASSES]
     for c in range(classes):
@@ -243,6 +297,9 @@ def place(
         if window.room[c] > 0:
             window.score[c] = fullness(lines, c, duration, start)
     left = units
+    if takes_once(ask, lines.nodes.free.shape[2]):
+        left -= _take_first(lines, window, ask, units, duration, start, slices, at)
+        at += 1
     while left > 0:
         c = int(np.argmin(window.score[:classes]))
         window.score[c] = np.inf
@@ -255,6 +312,34 @@ def place(
             at = take(lines, c, 1, rest, ask, start, duration, slices, at)
         left -= full * room + rest
     return at
+
+
+@kernel
+def _take_first(
+    lines: Timelines, window: Window, ask: IntArray, units: int, duration: int, start: int,
+    slices: Slices, at: int,
+) -> int:  # fmt: skip
+    """Choose the first node of a job that fits from ``start`` on, and place what goes there.
+
+    Returns how many units that are. The window has the room and the score of each class.
+    """
+    classes, resources, total = lines.size[CLASSES], lines.nodes.free.shape[2], 0
+    for c in range(classes):
+        total += window.room[c] * (lines.last[c] - lines.first[c])
+    found, here, least = -1, 0, np.inf
+    for c in range(classes):
+        if window.room[c] > 0 and window.score[c] < least:
+            room, _ = _room_on_first(lines, c, ask, window.room[c], duration, start)
+            if room > 0 and total - window.room[c] + room >= units:
+                found, here, least = c, min(room, units), window.score[c]
+    take(lines, found, 1, here, ask, start, duration, slices, at)
+    taken = found
+    if lines.size[CLASSES] > classes:
+        taken = classes
+    else:
+        window.score[found] = np.inf
+    hold(lines, taken, start, start + duration, ask[resources:], 1)
+    return here
 
 
 @kernel

@@ -13,7 +13,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import allocating, kernel
-from cpdispatch.heuristics.kernels import ascending, change, fits, pool_has, watts_of
+from cpdispatch.heuristics.kernels import ascending, change, fits, pool_has, watts_of, whole
 from cpdispatch.jobs import REQUEST, UNITS
 
 # A job splits two segments at most when its promise is checked, when it is moved, when it is placed
@@ -103,8 +103,8 @@ def hold(
     for k in range(first, last):
         slot = profile.slot[k]
         change(profile.free[slot], ask, node, units, sign)
-        for r in range(ask.shape[0]):
-            profile.pool[slot, r] += sign * total * ask[r]
+        for r in range(profile.pool.shape[1]):
+            profile.pool[slot, r] += sign * whole(ask, total, r, profile.pool.shape[1])
         profile.watts[slot] += sign * watts
 
 
@@ -153,8 +153,11 @@ def holdable(
         if watts > profile.watts[slot]:
             return False
         for e in range(node.shape[0]):
-            for r in range(ask.shape[0]):
-                if units[e] * ask[r] > profile.free[slot, node[e], r]:
+            for r in range(profile.pool.shape[1]):
+                need = units[e] * ask[r]
+                if e == 0 and ask.shape[0] > profile.pool.shape[1]:
+                    need += ask[profile.pool.shape[1] + r]
+                if need > profile.free[slot, node[e], r]:
                     return False
     return True
 

@@ -109,7 +109,7 @@ def hold(profile: Profile, row: int, start: int, end: int, ask: IntArray, units:
     last = split(profile, row, end)
     free = profile.free[row]
     for k in range(first, last):
-        for r in range(ask.shape[0]):
+        for r in range(free.shape[1]):
             free[k, r] -= units * ask[r]
 
 

@@ -34,6 +34,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from cpdispatch import dispatch
+from cpdispatch.access.spread import ON_FIRST, PER_NODE
 from cpdispatch.adapters.decided import decided
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import Decision, Reason
@@ -376,14 +377,15 @@ class Bridge:
             value = getattr(job, _NAMED_AS.get(name, name), None)
             column[Column[name.upper()]] = self._label(name, value)
         column[Column.RESTARTABLE] = 0  # AccaSim cannot kill a job and queue it again
-        column[Column.PRIORITY] = self._priority(job)
+        column[Column.PRIORITY] = self._priority(system, job)
         column[Column.TIER] = USUAL_TIER
         column[Column.REQUEST :] = request
         return column
 
-    def _priority(self, job: Event) -> int:
+    def _priority(self, system: System, job: Event) -> int:
         """The site's priority, where AccaSim's reader gave the job one."""
-        for name in _UNHEEDED:
+        amounts = (per + kind for kind in system.resources for per in (PER_NODE, ON_FIRST))
+        for name in (*_UNHEEDED, *amounts):
             if getattr(job, name, None):
                 raise InputError(
                     "AccaSim does not know it and cannot keep it",

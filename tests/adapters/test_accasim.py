@@ -416,7 +416,7 @@ def test_the_sites_priority_of_a_job_is_heeded_where_its_reader_gave_one() -> No
 @pytest.mark.parametrize(
     ("name", "value"),
     [("features", "a100"), ("exclusive", True), ("licences", "matlab"), ("begin", 70),
-     ("array_limit", 2), ("nodes_min", 2), ("hold", True)],
+     ("array_limit", 2), ("nodes_min", 2), ("hold", True), ("first_gpu", 1), ("node_core", 1)],
 )  # fmt: skip
 def test_what_accasim_could_not_keep_to_is_refused(name: str, value: object) -> None:
     cluster = Cluster("easy")

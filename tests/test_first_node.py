@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import dispatch, first_node, solution, verify
+from cpdispatch.analyze.explain import explain
 from cpdispatch.analyze.metrics import utilisation
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.dispatch import Dispatcher, Settings, answer_of
@@ -740,6 +741,31 @@ def test_where_jobs_may_run_and_what_they_take_once_go_together() -> None:
         assert set(nodes[0]) <= {0, 1}
         assert nodes[1] is not None
         assert set(nodes[1].values()) == {1}
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(taken_once())
+def test_explain_says_second_by_second_whether_a_job_fits(case: tuple[Workload, System]) -> None:
+    run = simulate(*case, made("fifo"), compiled=False)
+    schedule, kinds = run.occupancy, len(run.system.resources)
+    for row in np.flatnonzero(schedule.start_s > schedule.submit_s).tolist():
+        asks, none = schedule.asks(row), np.zeros(kinds, dtype=np.int64)
+        first = asks[kinds:] if len(asks) > kinds else none
+        ask = first_node.Ask(asks[:kinds], first, int(schedule.units[row]))
+        for stretch in explain(schedule, int(schedule.id[row])).stretches:
+            for second in range(stretch.from_s, stretch.until_s):
+                holds = schedule.during(second, second + 1)
+                holds = holds.take(holds.row != row)
+                free = run.system.capacity.copy()
+                np.subtract.at(free, holds.node, schedule.amount(holds))
+                assert bool(ask.firsts(free).any()) == (stretch.cause == "order")
+                for once, kind in run.system.once:
+                    if run.system.resources[once] in stretch.lacking:
+                        unit = np.where(np.arange(kinds) == kind, ask.unit, 0)
+                        amount = np.where(np.arange(kinds) == kind, first, 0)
+                        alone = first_node.Ask(unit, amount, ask.units)
+                        assert alone.room(free).sum() >= ask.units
+                        assert not alone.firsts(free).any()
 
 
 def test_columns_of_tables_state_what_is_taken_once(tmp_path: Path) -> None:

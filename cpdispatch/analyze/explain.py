@@ -335,10 +335,14 @@ class _Case(NamedTuple):
         )  # fmt: skip
 
     @property
+    def asks(self) -> IntArray:
+        """What each of its units asks for, and what it takes once, see `Occupancy.asks`."""
+        return self.schedule.asks(self.row)
+
+    @property
     def request(self) -> IntArray:
         """What each of its units asks for, shape (resources,)."""
-        asked: IntArray = self.schedule.request[self.row]
-        return asked
+        return self.asks[: len(self.schedule.system.resources)]
 
     @property
     def units(self) -> int:
@@ -398,20 +402,24 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
     changes = [room.changes_s, announced.known_s, announced.begin_s - expected_s + 1]
     changes_s = np.unique(np.concatenate([*changes, announced.begin_s]))
     time_s = np.append(from_s, changes_s[(from_s < changes_s) & (changes_s < until_s)])
-    fits = room.fits(case.request, time_s, time_s + 1, units)
+    fits = room.fits(case.asks, time_s, time_s + 1, units)
     clear = fits
     if len(announced.node):
-        clear = room.fits(case.request, time_s, time_s + 1, units, expected_s)
+        clear = room.fits(case.asks, time_s, time_s + 1, units, expected_s)
     short = np.zeros((len(time_s), len(t.system.resources)), dtype=np.bool_)
     for kind, part in parts_of(t.system.resources, case.request):
         short[:, kind] = room.fits(part, time_s, time_s + 1, units) < units
+    for once, part in _parts_taken_once(case):
+        short[:, once] = room.fits(part, time_s, time_s + 1, units) < units
     leave_telling(t.system.resources, case.request, short)
+    for once, of in t.system.once:
+        short[:, once] &= ~short[:, of]
     # 0: it fits; 1: it does not, though enough is free of each; else a bit for each that is short.
     state = np.where(fits < units, 1, 0) + short @ (2 << np.arange(short.shape[1]))
     state[(state == 0) & (clear < units)] = -1
     parts = list(by_stretch(state))
     fitting = np.array([first for first, _ in parts if state[first] == 0], dtype=np.int64)
-    lasts_s = room.longest(case.request, time_s[fitting], units, case.needs_s)
+    lasts_s = room.longest(case.asks, time_s[fitting], units, case.needs_s)
     fits_for_s = dict(zip(fitting.tolist(), lasts_s.tolist(), strict=True))
     for first, after in parts:
         end_s = int(time_s[after]) if after < len(time_s) else until_s
@@ -442,6 +450,19 @@ def parts_of(resources: Sequence[str], request: IntArray) -> Iterator[tuple[int,
             judged[:] = [name.startswith(f"{own}@") for own in resources]
         judged[kind] = True
         yield kind, np.where(judged, request, 0)
+
+
+def _parts_taken_once(case: _Case) -> Iterator[tuple[int, IntArray]]:
+    """Each resource type that a job takes once, and the request by which its lack is judged.
+
+    That is beside a unit, which asks for nothing else.
+    """
+    asks, resources = case.asks, len(case.schedule.system.resources)
+    for once, of in case.schedule.system.once if len(asks) > resources else ():
+        if asks[resources + of]:
+            part = np.zeros_like(asks)
+            part[[of, resources + of]] = asks[[of, resources + of]]
+            yield once, part
 
 
 def leave_telling(resources: Sequence[str], request: IntArray, short: BoolArray) -> None:
@@ -518,10 +539,11 @@ def _on(t: Occupancy, holds: Holds, lacking: Sequence[str], request: IntArray) -
 
     Of a type of some nodes, those are the entries on them.
     """
-    kinds = [k for k, name in enumerate(t.system.resources) if name in lacking]
+    of_once = dict(t.system.once)
+    kinds = [of_once.get(k, k) for k, name in enumerate(t.system.resources) if name in lacking]
     if not kinds:
         kinds = (request > 0).nonzero()[0].tolist()
-    held = t.request[holds.row][:, kinds] > 0
+    held = t.amount(holds)[:, kinds] > 0
     for column, kind in enumerate(kinds):
         if is_place(t.system.resources[kind]):
             held[:, column] = t.system.capacity[holds.node, kind] > 0
@@ -547,7 +569,8 @@ def _freed_by(case: _Case) -> tuple[int, ...]:
     t, holds = case.schedule, case.holds
     mine = t.final.node[t.final.offset[case.row] : t.final.offset[case.row + 1]]
     ended = (holds.end_s == case.start_s) & (holds.start_s < case.start_s)
-    shared = (t.request[holds.row][:, case.request > 0] > 0).any(axis=1)
+    asked = case.asks.reshape(-1, len(case.request)).any(axis=0)
+    shared = (t.amount(holds)[:, asked] > 0).any(axis=1)
     return _ids(t, holds.row[ended & shared & np.isin(holds.node, mine)])
 
 
@@ -561,8 +584,8 @@ def _sooner(case: _Case) -> tuple[tuple[Fewer, ...], tuple[Shorter, ...]]:
         return (), ()
     freed = room.freed_s[(first_s < room.freed_s) & (room.freed_s < case.start_s)]
     at_s = np.append(first_s, freed)
-    fits = room.fits(case.request, at_s, at_s + case.needs_s, units)
-    fits_s = room.longest(case.request, at_s, units, case.needs_s)
+    fits = room.fits(case.asks, at_s, at_s + case.needs_s, units)
+    fits_s = room.longest(case.asks, at_s, units, case.needs_s)
     fewer = [Fewer(int(at_s[0]), int(fits[0]))]
     fewer += [Fewer(int(at_s[k]), int(fits[k])) for k in _records(fits) if k]
     shorter = [Shorter(int(at_s[k]), int(fits_s[k])) for k in _records(fits_s) if fits_s[k]]
@@ -577,8 +600,14 @@ def _records(values: IntArray) -> list[int]:
 
 
 def _most_units(case: _Case) -> int:
-    of_node = room_in(case.schedule.system.capacity, case.request, case.units)
-    return min(int(of_node.sum()), case.units)
+    capacity = case.schedule.system.capacity
+    of_node, first = room_in(capacity, case.request, case.units), case.asks[len(case.request) :]
+    lost = 0
+    if len(first):
+        left = capacity - first
+        on_first = np.where((left < 0).any(axis=1), 0, room_in(left, case.request, case.units))
+        lost = (of_node - on_first)[on_first > 0].min(initial=of_node.sum())
+    return min(int(of_node.sum() - lost), case.units)
 
 
 def as_dict(found: Explanation) -> dict[str, Any]:

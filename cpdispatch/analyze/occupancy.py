@@ -13,6 +13,8 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.energy import Steps
 from cpdispatch.system import System, room_in
 
+_TABLES = 2
+"""For so many requests it is kept how much room each node has."""
 NEVER = -1
 FOREVER = 2**62
 BACKFILLED, LATE, NEVER_FITS, REJECTED = "backfilled", "late", "never_fits", "rejected"
@@ -286,6 +288,16 @@ class Occupancy:
             amount[:, once] = 0
         return amount
 
+    def asks(self, row: int) -> IntArray:
+        """What a unit of a job asks for, and after it what the job takes once if it does that.
+
+        Shape (resources,), or twice as many.
+        """
+        unit, first = self.request[row].copy(), np.zeros_like(self.request[row])
+        for once, of in self.system.once:
+            first[of], unit[once] = unit[once], 0
+        return np.concatenate((unit, first)) if first.any() else unit
+
 
 class Room:
     """Room for units of a job beside what others hold, over a span of time.
@@ -293,7 +305,7 @@ class Room:
     A window [from, until) has room for a unit on a node when the node has what the unit asks for
     through all of it. Nodes that are down have nothing, those that lack a part of their capacity
     have the rest. On nodes that are drained no window begins. All units together draw no more than
-    a power cap leaves.
+    a power cap leaves. What a job takes once has room beside a unit on the first of its nodes.
 
     Parameters
     ----------
@@ -327,9 +339,11 @@ class Room:
         apart = np.concatenate((drained.node, announced.node))
         self._nodes = _Level.of(system, node, amount, start_s, stop_s, begin_s, apart)
         self._power: _Level | None = None
-        self._unit_watts = schedule.request[row : row + 1] @ np.array(system.unit_watts)
+        self._kinds = kinds = len(system.resources)
+        self._watts = schedule.asks(row).reshape(-1, kinds) @ np.array(system.unit_watts)
+        """Of a unit, and of what is taken once if anything is."""
         powered_s = none
-        if schedule.power_left is not None and self._unit_watts.any():
+        if schedule.power_left is not None and self._watts.any():
             powered_s, watts = schedule.power_left.beside(row, begin_s)
             self._power = _Level(0, powered_s, np.maximum(watts, 0)[:, None])
         sudden = np.concatenate((holds.start_s, down.begin_s, lacks.begin_s, powered_s))
@@ -352,7 +366,8 @@ class Room:
 
         Parameters
         ----------
-        request : int64 array, shape (resources,)
+        request : int64 array, shape (resources,), or twice as many
+            See `Occupancy.asks`. If something is taken once, no unit fits where that does not.
         from_s, until_s : int64 array, shape (windows,)
             ``until_s`` is greater.
         expected_s : int
@@ -363,16 +378,23 @@ class Room:
         -------
         int64 array, shape (windows,)
         """
-        found = np.zeros(len(from_s), dtype=np.int64)
+        found, lost = np.zeros(len(from_s), dtype=np.int64), np.full(len(from_s), FOREVER)
+        unit = request[: self._kinds]
         for level in self._nodes:
-            room = level.least(request, from_s, until_s, most)
+            out = np.zeros(len(from_s), dtype=np.bool_)
             if level.node in self._drained.node:
-                room[self._is_drained(level.node, from_s)] = 0
+                out |= self._is_drained(level.node, from_s)
             if expected_s and level.node in self._announced.node:
-                room[self._runs_into(level.node, from_s, expected_s)] = 0
+                out |= self._runs_into(level.node, from_s, expected_s)
+            room = np.where(out, 0, level.least(unit, from_s, until_s, most))
             found += level.nodes * room
+            if len(request) > len(unit):
+                on_first = np.where(out, 0, level.least(request, from_s, until_s, most))
+                lost = np.where(on_first > 0, np.minimum(lost, room - on_first), lost)
+        if len(request) > len(unit):
+            found = np.maximum(found - lost, 0)
         if self._power is not None:
-            powered = self._power.least(self._unit_watts, from_s, until_s, most)
+            powered = self._power.least(self._watts, from_s, until_s, most)
             found = np.minimum(found, powered)
         return np.minimum(found, most)
 
@@ -392,7 +414,8 @@ class Room:
 
         Parameters
         ----------
-        request : int64 array, shape (resources,)
+        request : int64 array, shape (resources,), or twice as many
+            See `Occupancy.asks`.
         from_s : int64 array, shape (windows,)
             ``from_s + most_s`` lies in the span.
 
@@ -433,8 +456,7 @@ class _Level:
         self.nodes = nodes
         self._time_s = time_s
         self._free = free
-        self._asked: bytes | None = None
-        self._least: list[IntArray] = []
+        self._tables: dict[bytes, list[IntArray]] = {}
 
     @classmethod
     def of(
@@ -481,14 +503,20 @@ class _Level:
     def _table(self, request: IntArray, most: int) -> list[IntArray]:
         """Least room of 1, 2, 4, ... times in a row, for windows of any length."""
         key = request.tobytes() + most.to_bytes(8, "little")
-        if self._asked == key:
-            return self._least
-        room = room_in(self._free, request, most)
-        self._asked, self._least = key, [room]
-        while 2 ** len(self._least) <= len(room):
-            before, width = self._least[-1], 2 ** (len(self._least) - 1)
-            self._least.append(np.minimum(before[:-width], before[width:]))
-        return self._least
+        if key in self._tables:
+            return self._tables[key]
+        kinds = self._free.shape[1]
+        left = self._free - request[kinds:] if len(request) > kinds else self._free
+        room = room_in(left, request[:kinds], most)
+        room[(left < 0).any(axis=1)] = 0
+        least = [room]
+        while 2 ** len(least) <= len(room):
+            before, width = least[-1], 2 ** (len(least) - 1)
+            least.append(np.minimum(before[:-width], before[width:]))
+        if len(self._tables) == _TABLES:
+            self._tables.clear()
+        self._tables[key] = least
+        return least
 
 
 def by_stretch(state: IntArray) -> Iterator[tuple[int, int]]:

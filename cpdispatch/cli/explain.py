@@ -141,14 +141,20 @@ def ids(jobs: Sequence[int]) -> str:
 def units_of(found: Explanation) -> str:
     """What the job asks for."""
     from cpdispatch.access import NOWHERE, wished
-    from cpdispatch.system import is_own
+    from cpdispatch.system import FIRST, is_own
 
     own = [(name, asked) for name, asked in found.request if is_own(name)]
     each = ", ".join(f"{asked} {name}" for name, asked in own) or "nothing"
     places = wished([name for name, _ in found.request])
     on = f", on nodes of {' and '.join(places)}" if places else ""
     on = ", on no node" if NOWHERE in places else on
-    return f"{counted(found.units, 'unit')} of {each}" + " each" * (found.units != 1) + on
+    once = ", ".join(
+        f"{asked} {name.removeprefix(FIRST)}"
+        for name, asked in found.request
+        if name.startswith(FIRST)
+    )
+    more = f", and {once} once, on its first node" if once else ""
+    return f"{counted(found.units, 'unit')} of {each}" + " each" * (found.units != 1) + more + on
 
 
 def facts_of(found: Explanation, times: Times, run: Run) -> Iterator[tuple[str, str]]:

@@ -598,15 +598,23 @@ def _reserve(tables: Tables, caution: Any, nodes: Nodes, ended: int) -> None:
 
 @inlined
 def _compare_on(
-    free: IntArray, ahead: IntArray, beside: IntArray, ask: IntArray, kept: IntArray, first: int,
-    here: int,
-) -> None:  # fmt: skip
-    """Compute what a node has free both now and, beside that job, at the shadow time."""
-    resources = free.shape[1]
-    for r in range(resources):
-        held = kept[here] * ask[r]
-        if here == first and ask.shape[0] > resources:
-            held += ask[resources + r]
+    free: IntArray, ahead: IntArray, beside: IntArray, ask: IntArray, kept: IntArray, here: int
+) -> None:
+    """Compute what a node has free both now and, beside that job, at the shadow time.
+
+    What the job takes once is left out.
+    """
+    for r in range(free.shape[1]):
+        beside[here, r] = min(free[here, r], ahead[here, r] - kept[here] * ask[r])
+
+
+@inlined
+def _compare_on_first(
+    free: IntArray, ahead: IntArray, beside: IntArray, ask: IntArray, kept: IntArray, here: int
+) -> None:
+    """The same of the first node of that job, if it takes something once there."""
+    for r in range(ask.shape[0] - free.shape[1]):
+        held = kept[here] * ask[r] + ask[free.shape[1] + r]
         beside[here, r] = min(free[here, r], ahead[here, r] - held)
 
 
@@ -638,7 +646,9 @@ def _compare(tables: Tables, nodes: Nodes) -> None:
     pool[:] = 0
     for k in range(1, found + 1):
         here = beside_nodes[k]
-        _compare_on(free, ahead, beside, ask, kept, node[0], here)
+        _compare_on(free, ahead, beside, ask, kept, here)
+        if here == node[0]:
+            _compare_on_first(free, ahead, beside, ask, kept, here)
         for r in range(free.shape[1]):
             pool[r] += beside[here, r]
 
@@ -765,10 +775,10 @@ def _start_beside(
         state.beside_changes += 1
         ask, low = nodes.asks[jobs[SHAPE, state.blocked]], outcome[FIRST_ENTRY, job]
         for e in range(low, low + outcome[ENTRIES, job]):
-            _compare_on(
-                nodes.free, nodes.ahead, nodes.beside, ask, nodes.kept, nodes.kept_node[0],
-                nodes.node[e],
-            )  # fmt: skip
+            here = nodes.node[e]
+            _compare_on(nodes.free, nodes.ahead, nodes.beside, ask, nodes.kept, here)
+            if here == nodes.kept_node[0]:
+                _compare_on_first(nodes.free, nodes.ahead, nodes.beside, ask, nodes.kept, here)
 
 
 @kernel

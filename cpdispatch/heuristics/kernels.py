@@ -184,6 +184,33 @@ def _first_node(
 
 
 @kernel
+def _choose_with_first(
+    free: IntArray, counted: IntArray, ask: IntArray, units: int, best_fit: bool,
+    score: FloatArray, node_out: IntArray, units_out: IntArray,
+) -> int:  # fmt: skip
+    """`choose` for a job that takes something once."""
+    nodes, first = free.shape[0], _first_node(free, counted, ask, units, best_fit)
+    node_out[0], units_out[0] = first, room_on_first(free, first, ask, units)
+    left, count = units - units_out[0], 1
+    if best_fit:
+        for node in range(nodes):
+            usable = node != first and room(free, node, ask, 1) > 0
+            score[node] = fullness(free, counted, node) if usable else np.inf
+    node = 0
+    while left > 0:
+        if best_fit:
+            node = int(np.argmin(score))
+            score[node] = np.inf
+        here = 0 if node == first else room(free, node, ask, left)
+        if here > 0:
+            node_out[count], units_out[count] = node, here
+            count += 1
+            left -= here
+        node += 1
+    return count
+
+
+@kernel
 def choose(
     free: IntArray,
     counted: IntArray,
@@ -203,18 +230,13 @@ def choose(
     Of a job that takes something once, the first node is chosen first, in the same order, of those
     that leave room for the rest.
     """
-    nodes = free.shape[0]
-    left, count, first = units, 0, -1
     if takes_once(ask, free.shape[1]):
-        first = _first_node(free, counted, ask, units, best_fit)
-        here = room_on_first(free, first, ask, units)
-        node_out[0], units_out[0] = first, here
-        count, left = 1, units - here
-        if left == 0:
-            return count
+        return _choose_with_first(free, counted, ask, units, best_fit, score, node_out, units_out)
+    nodes = free.shape[0]
+    left, count = units, 0
     if not best_fit or nodes == 1:
         for node in range(nodes):
-            here = 0 if node == first else room(free, node, ask, left)
+            here = room(free, node, ask, left)
             if here > 0:
                 node_out[count], units_out[count] = node, here
                 count += 1
@@ -223,8 +245,7 @@ def choose(
                     break
         return count
     for node in range(nodes):
-        usable = node != first and room(free, node, ask, 1) > 0
-        score[node] = fullness(free, counted, node) if usable else np.inf
+        score[node] = fullness(free, counted, node) if room(free, node, ask, 1) else np.inf
     while left > 0:
         node = int(np.argmin(score))
         here = room(free, node, ask, left)

@@ -50,12 +50,12 @@ from cpdispatch.compiled.test_runs import (
 )
 from cpdispatch.heuristics.easy import LEFT
 from cpdispatch.heuristics.kernels import (
+    asks_once,
+    in_all,
     place,
     pool_has,
     room,
     rooms_with_first,
-    takes_once,
-    whole,
 )
 
 _SHAPE, _UNITS, _WAITING, _LEAST, _LONGEST, _LISTED = range(6)
@@ -270,7 +270,7 @@ def give_back(tables: Tables, nodes: Nodes, job: int, sign: int) -> None:
         for r in range(resources):
             free[node[low], r] += sign * ask[resources + r]
     for r in range(resources):
-        pool[r] += sign * whole(ask, jobs[UNITS, job], r, resources)
+        pool[r] += sign * in_all(ask, jobs[UNITS, job], r, resources)
 
 
 @kernel
@@ -283,7 +283,7 @@ def _count_rooms(
     Where something is taken once all of them are.
     """
     total, changes, since = rooms[shape], state.node_changes, known[shape]
-    once = takes_once(ask, free.shape[1])
+    once = asks_once(ask, free.shape[1])
     if since < 0 or once or changes - since > min(_LOG, row.shape[0]):
         total = 0
         for node in range(row.shape[0]):
@@ -320,7 +320,7 @@ def _look_ahead(tables: Tables, nodes: Nodes, job: int, sign: int) -> None:
     asks, ask, most = nodes.asks, nodes.asks[shape], nodes.most[shape]
     low, resources = outcome[FIRST_ENTRY, job], ahead.shape[1]
     for r in range(resources):
-        nodes.ahead_pool[r] += sign * whole(asks[jobs[SHAPE, job]], jobs[UNITS, job], r, resources)
+        nodes.ahead_pool[r] += sign * in_all(asks[jobs[SHAPE, job]], jobs[UNITS, job], r, resources)
     if asks.shape[1] > resources:
         for r in range(resources):
             ahead[node[low], r] += sign * asks[jobs[SHAPE, job], resources + r]
@@ -372,7 +372,7 @@ def leaves_room(tables: Tables, caution: Any, nodes: Nodes, pool: IntArray, job:
     has_to = has_to and not is_late(jobs, job, tables.state.now, caution.patience)
     enough = True
     for r in range(pool.shape[0]):
-        need = whole(ask, units, r, pool.shape[0])
+        need = in_all(ask, units, r, pool.shape[0])
         has_to = has_to and need <= nodes.most_sparing[r]
         enough = enough and (need == 0 or need + nodes.spare[r] <= pool[r])
     return enough or not has_to
@@ -455,7 +455,7 @@ def _put(tables: Tables, nodes: Nodes, outlives: bool, job: int) -> None:
     low, shape, units = state.entries, jobs[SHAPE, job], jobs[UNITS, job]
     node, many = nodes.node[low:], nodes.units[low:]
     best_fit = tables.rule.best_fit
-    if outlives or best_fit or takes_once(nodes.asks[shape], nodes.free.shape[1]):
+    if outlives or best_fit or asks_once(nodes.asks[shape], nodes.free.shape[1]):
         usable = nodes.beside if outlives else nodes.free
         count = place(usable, nodes.counted, nodes.asks[shape], units, best_fit, node, many)
     else:
@@ -548,7 +548,7 @@ def _fits_ahead(tables: Tables, caution: Any, nodes: Nodes, job: int) -> bool:
     jobs = tables.jobs
     fits = tables.state.ahead_rooms >= jobs[UNITS, job]
     ask = nodes.asks[jobs[SHAPE, job]]
-    if fits and takes_once(ask, nodes.ahead.shape[1]):
+    if fits and asks_once(ask, nodes.ahead.shape[1]):
         fits = rooms_with_first(nodes.ahead, ask, jobs[UNITS, job]) >= jobs[UNITS, job]
     return bool(fits) and leaves_room(tables, caution, nodes, nodes.ahead_pool, job)
 
@@ -568,7 +568,7 @@ def _reserve(tables: Tables, caution: Any, nodes: Nodes, ended: int) -> None:
         shape = jobs[SHAPE, job]
         state.ahead_job, state.shadow_time, state.shadow_may_be_sooner = job, state.now, False
         state.ahead_rooms = rooms_of(state, nodes, shape)
-        if takes_once(nodes.asks[shape], nodes.free.shape[1]):
+        if asks_once(nodes.asks[shape], nodes.free.shape[1]):
             state.ahead_rooms = nodes.room[shape].sum()
         for node in range(nodes.free.shape[0]):
             nodes.ahead_room[node] = nodes.room[shape, node]
@@ -626,7 +626,7 @@ def _compare(tables: Tables, nodes: Nodes) -> None:
     ask, units = nodes.asks[jobs[SHAPE, state.blocked]], jobs[UNITS, state.blocked]
     kept, pool, node, many = nodes.kept, nodes.beside_pool, nodes.kept_node, nodes.kept_units
     beside_nodes, common = nodes.beside_nodes, nodes.common
-    if tables.rule.best_fit or takes_once(ask, free.shape[1]):
+    if tables.rule.best_fit or asks_once(ask, free.shape[1]):
         count = place(ahead, nodes.counted, ask, units, tables.rule.best_fit, node, many)
     else:
         count = first_fit(row, units, node, many)
@@ -656,7 +656,7 @@ def _compare(tables: Tables, nodes: Nodes) -> None:
 @kernel
 def _count_beside(beside: IntArray, beside_nodes: IntArray, ask: IntArray, most: int) -> int:
     """How many units of a shape fit beside the reserved job."""
-    if takes_once(ask, beside.shape[1]):
+    if asks_once(ask, beside.shape[1]):
         return rooms_with_first(beside, ask, most)
     total = 0
     for k in range(1, beside_nodes[0] + 1):

@@ -21,10 +21,10 @@ from cpdispatch.heuristics.kernels import (
     choose,
     fits,
     go_home,
+    in_all,
     is_home_free,
     pool_has,
     watts_of,
-    whole,
 )
 from cpdispatch.heuristics.policies import NO_THRESHOLD, rank
 from cpdispatch.instance.snapshot import (
@@ -129,7 +129,7 @@ def _keeps(pool: IntArray, ask: IntArray, units: int, spare: IntArray, leaves: b
         return False
     if leaves:
         for r in range(pool.shape[0]):
-            need = whole(ask, units, r, pool.shape[0])
+            need = in_all(ask, units, r, pool.shape[0])
             if need > 0 and need + spare[r] > pool[r]:
                 return False
     return True
@@ -166,7 +166,7 @@ def _start(
     placed.many[0] = count + 1
     change(F, ask, node[:entries], units_at[:entries], -1)
     for r in range(pool.shape[0]):
-        pool[r] -= whole(ask, units, r, pool.shape[0])
+        pool[r] -= in_all(ask, units, r, pool.shape[0])
 
 
 # --------------------------------------------------------------------------------- the parts
@@ -277,7 +277,7 @@ def _reserve(
             low, high = placed.offset[i - running], placed.offset[i - running + 1]
             change(L, ask, placed.node[low:high], placed.units[low:high], 1)
         for r in range(pool.shape[0]):
-            pool[r] += whole(ask, many, r, pool.shape[0])
+            pool[r] += in_all(ask, many, r, pool.shape[0])
         watts_free += watts_of(ask, many, of.power_unit)
         if left and end[heap[0]] == end[i]:
             continue

@@ -76,7 +76,7 @@ def room(free: IntArray, node: int, ask: IntArray, most: int) -> int:
 
 
 @inlined
-def takes_once(ask: IntArray, resources: int) -> bool:
+def asks_once(ask: IntArray, resources: int) -> bool:
     """Whether a job takes something once."""
     for r in range(resources, ask.shape[0]):  # noqa: SIM110 - numba compiles no generators
         if ask[r] > 0:
@@ -85,7 +85,7 @@ def takes_once(ask: IntArray, resources: int) -> bool:
 
 
 @inlined
-def whole(ask: IntArray, units: int, r: int, resources: int) -> int:
+def in_all(ask: IntArray, units: int, r: int, resources: int) -> int:
     """What a job asks for of a resource type in all."""
     total: int = units * ask[r]
     if ask.shape[0] > resources:
@@ -131,7 +131,7 @@ def rooms_with_first(free: IntArray, ask: IntArray, most: int) -> int:
 @kernel
 def fits(free: IntArray, ask: IntArray, units: int) -> bool:
     """Whether all units of a job find room."""
-    if takes_once(ask, free.shape[1]):
+    if asks_once(ask, free.shape[1]):
         return bool(rooms_with_first(free, ask, units) >= units)
     left = units
     for node in range(free.shape[0]):
@@ -145,7 +145,7 @@ def fits(free: IntArray, ask: IntArray, units: int) -> bool:
 def pool_has(pool: IntArray, ask: IntArray, units: int) -> bool:
     """Whether the pooled capacity is enough: a quick necessary condition for `fits`."""
     for r in range(pool.shape[0]):  # noqa: SIM110 - numba compiles no generators
-        if whole(ask, units, r, pool.shape[0]) > pool[r]:
+        if in_all(ask, units, r, pool.shape[0]) > pool[r]:
             return False
     return True
 
@@ -230,7 +230,7 @@ def choose(
     Of a job that takes something once, the first node is chosen first, in the same order, of those
     that leave room for the rest.
     """
-    if takes_once(ask, free.shape[1]):
+    if asks_once(ask, free.shape[1]):
         return _choose_with_first(free, counted, ask, units, best_fit, score, node_out, units_out)
     nodes = free.shape[0]
     left, count = units, 0
@@ -288,7 +288,7 @@ def watts_of(ask: IntArray, units: int, power_unit: IntArray) -> int:
     """Watts that a job draws."""
     total = 0
     for r in range(power_unit.shape[0]):
-        total += whole(ask, units, r, power_unit.shape[0]) * power_unit[r]
+        total += in_all(ask, units, r, power_unit.shape[0]) * power_unit[r]
     return total
 
 
@@ -469,7 +469,7 @@ def greedy(
             low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
             change(F, ask, placed.node[low:high], placed.units[low:high], -1)
             for r in range(pool.shape[0]):
-                pool[r] -= whole(ask, units, r, pool.shape[0])
+                pool[r] -= in_all(ask, units, r, pool.shape[0])
             watts_free -= watts
     return placed
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
+from cpdispatch.models import pooled
 from tests.models.cases import (
     RESERVED,
     WATTS,
@@ -121,3 +122,8 @@ def test_a_plan_says_on_which_node_something_is_taken_once(form: Form) -> None:
     assert plan.check(model.problem) == ""
     assert replace(plan, head=np.array([0])).check(model.problem) != ""
     assert replace(plan, head=None).check(model.problem) == "a job has no unit on its first node"
+
+
+def test_the_pool_has_room_for_what_is_taken_once() -> None:
+    instance = queued(WIDE, job(2, 5, 2, 1, 0))
+    assert pooled.demand(instance, instance.queue)[:, :2].tolist() == [[5, 0], [2, 0]]

@@ -17,7 +17,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import allocating, inlined, kernel
-from cpdispatch.heuristics.kernels import ascending, takes_once, xorshift
+from cpdispatch.heuristics.kernels import ascending, asks_once, xorshift
 from cpdispatch.heuristics.profiles import profile
 from cpdispatch.heuristics.profiles.profile import FOREVER, Profile, copy_row, segment_at
 
@@ -235,7 +235,7 @@ def earliest(
     Returns it, `FOREVER` if there is none, and the work, in windows looked at. The window tells
     then how much of the job each class holds from that start on, if the ``whole`` is asked for.
     """
-    if takes_once(ask, lines.nodes.free.shape[2]):
+    if asks_once(ask, lines.nodes.free.shape[2]):
         return _earliest_with_first(lines, window, ask, units, most, watts, duration, not_before)
     classes = lines.size[CLASSES]
     window.until[:classes] = not_before
@@ -297,7 +297,7 @@ def place(
         if window.room[c] > 0:
             window.score[c] = fullness(lines, c, duration, start)
     left = units
-    if takes_once(ask, lines.nodes.free.shape[2]):
+    if asks_once(ask, lines.nodes.free.shape[2]):
         left -= _take_first(lines, window, ask, units, duration, start, slices, at)
         at += 1
     while left > 0:

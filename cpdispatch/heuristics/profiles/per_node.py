@@ -13,7 +13,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import allocating, kernel
-from cpdispatch.heuristics.kernels import ascending, change, fits, pool_has, watts_of, whole
+from cpdispatch.heuristics.kernels import ascending, change, fits, in_all, pool_has, watts_of
 from cpdispatch.jobs import REQUEST, UNITS
 
 # A job splits two segments at most when its promise is checked, when it is moved, when it is placed
@@ -104,7 +104,7 @@ def hold(
         slot = profile.slot[k]
         change(profile.free[slot], ask, node, units, sign)
         for r in range(profile.pool.shape[1]):
-            profile.pool[slot, r] += sign * whole(ask, total, r, profile.pool.shape[1])
+            profile.pool[slot, r] += sign * in_all(ask, total, r, profile.pool.shape[1])
         profile.watts[slot] += sign * watts
 
 

@@ -159,6 +159,15 @@ def test_every_decision_and_plan_is_feasible(name: str, problem: Instance) -> No
     assert_plainly_right(problem, decision)
 
 
+@pytest.mark.parametrize("name", ["hcp", "pcp:model=copies", "pcp:model=counts", "pcp:model=boxes"])
+@settings(max_examples=examples(20, least=3), deadline=None)
+@given(instances(first=True, starvation=True, dependencies=True, max_nodes=4))
+def test_a_starvation_bound_is_kept(name: str, problem: Instance) -> None:
+    decision = answer_of(made(name), problem)
+    assert verify.decision(problem, decision) == []
+    assert verify.solution(problem, solution.from_decision(problem, decision)) == []
+
+
 def assert_plainly_right(problem: Instance, decision: Decision) -> None:
     """Add up what the jobs that start hold, node by node."""
     left, names = problem.free.copy(), problem.system.resources
@@ -662,6 +671,24 @@ def test_verify_finds_a_late_job_that_was_passed_over_if_its_first_node_had_room
     rule = {"in_turn_after": 600, "wide": 0, "first_after": 1000}
     found = verify.run(jobs, system, decisions=decisions, wait=rule)
     assert [each.kind for each in found] == [Kind.LATE] * (ends == 50)
+
+
+@pytest.mark.parametrize(("ends", "found"), [(10, "it could start at 1010"), (20, None)])
+def test_verify_finds_a_starved_job_that_is_late_if_its_first_node_had_room(
+    ends: int, found: str | None
+) -> None:
+    held = {"id": 1, "start": 900, "duration": 100 + ends, "units": 2, "unit": [1, 4],
+            "first": [0, 26], "first_node": 3, "nodes": {"3": 1, "0": 1}}  # fmt: skip
+    late = {"submit": 0, "units": 2, "first": [0, 40]}
+    rule = {"threshold": 100, "bound": 100}
+    problem = read(file_of(late, running=[held], starvation=rule))
+    start_s, reason = np.array([NOW + 20]), np.array([Reason.RESERVED], dtype=np.int8)
+    value = float(verify.objective_value(problem, "wait", {0: NOW + 20}))
+    said = Certificate("mine", "wait", value=value)
+    plan = Decision(start_s, reason, Placements.of({0: {3: 1, 1: 1}}), said)
+    violations = verify.decision(problem, plan)
+    assert [each.kind for each in violations] == [Kind.STARVATION] * (found is not None)
+    assert found is None or found in violations[0].text
 
 
 def test_verify_finds_a_job_of_no_second_whose_first_node_has_too_little() -> None:

@@ -17,7 +17,8 @@ from cpdispatch.verify.levels import (
     taken_from_pool,
     units_on_nodes,
 )
-from cpdispatch.verify.once import pairs
+from cpdispatch.verify.once import apart, pairs
+from cpdispatch.verify.once import held as held_on
 from cpdispatch.verify.plan import Planned, held_by_running, held_entries
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -37,8 +38,6 @@ def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -
     """
     rule, now = instance.starvation, instance.now
     assert rule is not None
-    if pairs(instance.system.resources):  # how early first nodes have room is not looked at
-        return []
     submit_s = instance.queue.submit_s.tolist()
     least_s = rule.threshold_s * (1000 - rule.wide) // 1000  # that of the widest jobs
     if all(job.start_s == now or now - submit_s[job.position] <= least_s for job in plan):
@@ -112,12 +111,15 @@ class _Beside:
 
     def __init__(self, instance: Instance, plan: list[Planned], late: list[Planned]) -> None:
         self.instance = instance
-        kinds = len(instance.system.resources)
+        kinds, self.once = len(instance.system.resources), pairs(instance.system.resources)
         rows = [
-            (job.position, node, job.start_s, job.end_s, [units * n for n in job.request])
+            (
+                job.position, node, job.start_s, job.end_s,
+                held_on(self.once, job.request, units, first=k == 0),
+            )
             for job in plan
-            for node, units in (job.nodes or {}).items()
-        ]
+            for k, (node, units) in enumerate((job.nodes or {}).items())
+        ]  # fmt: skip
         rows += [
             (-1, node, r.start_s, r.end_s, list(r.capacity))
             for r in instance.reservations
@@ -137,12 +139,16 @@ class _Beside:
         self.planned = np.zeros((len(self.times), kinds), dtype=np.int64)
         for job in plan:
             if job.nodes is None:
-                self.planned[self.during(job)] += job.units * np.array(job.request)
+                self.planned[self.during(job)] += self.need(job)
         self.pool = self._pool() - self.planned
         self.watts = self._watts(plan)
         self._find_alike()
         self.room = self._room({tuple(job.request) for job in late})
         self.levels: dict[int, IntArray] = {}
+
+    def need(self, job: Planned) -> IntArray:
+        """What a job holds of all nodes together, shape (resources,)."""
+        return np.array(held_on(self.once, job.request, job.units, first=True), dtype=np.int64)
 
     def during(self, job: Planned) -> BoolArray:
         """The instants at which a planned job runs."""
@@ -230,8 +236,7 @@ class _Beside:
         """Watts that a job draws; 0 without a cap."""
         if self.instance.power is None:
             return 0
-        unit = self.instance.power.unit
-        return job.units * sum(n * w for n, w in zip(job.request, unit, strict=True))
+        return int(self.need(job) @ np.array(self.instance.power.unit, dtype=np.int64))
 
     def earliest(self, job: Planned, first_s: int) -> int | None:
         """First instant from ``first_s`` on, and before its own start, at which a job would fit.
@@ -243,7 +248,7 @@ class _Beside:
         begins = begins[begins < job.start_s]
         low = np.searchsorted(self.times, begins, side="right") - 1
         high = np.searchsorted(self.times, begins + job.end_s - job.start_s)
-        need, own = job.units * np.array(job.request), self.during(job)
+        need, own = self.need(job), self.during(job)
         left = self.pool + own[:, None] * need
         tight = ((left < need) & (need > 0)).any(axis=1)
         if watts := self.draw(job):
@@ -265,8 +270,9 @@ class _Beside:
         No start before that time is feasible, because each such job would still run at the last
         conflicting instant.
         """
-        request, own, held = np.array(job.request), sorted(job.nodes or ()), self.held
-        need, asks = job.units * request, bool((request > 0).any())
+        asked, first = apart(self.instance.system.resources, np.array([job.request]))
+        request, own, held = asked[0], sorted(job.nodes or ()), self.held
+        need, asks = self.need(job), bool((request > 0).any())
         pooled = self.planned.copy()
         if job.nodes is None:
             pooled[self.during(job)] -= need
@@ -284,6 +290,21 @@ class _Beside:
             free = np.concatenate((self._level(k), np.maximum(here, 0)))
             least = np.minimum(least, free)
             lacks = (many @ free - pooled[k] < need) & (need > 0)
-            if lacks.any() or (asks and units_on_nodes(least, request) @ many < job.units):
+            once = None if first is None else first[0]
+            if lacks.any() or (asks and _units(least, many, request, once) < job.units):
                 return k
         return -1
+
+
+def _units(free: IntArray, many: IntArray, request: IntArray, once: IntArray | None) -> int:
+    """How many units fit on classes of so ``many`` nodes with so much free, beside what is taken
+    once on one of them; 0 where no node has room for that.
+    """
+    on_node = units_on_nodes(free, request)
+    total = int(on_node @ many)
+    if once is None or not once.any():
+        return total
+    left = free - once
+    on_first = units_on_nodes(np.maximum(left, 0), request) * (left >= 0).all(axis=1)
+    able = (on_first > 0) & (many > 0)
+    return total - int((on_node - on_first)[able].min(initial=total))

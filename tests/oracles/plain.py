@@ -54,6 +54,8 @@ class PlainJob:
     tier: int = 1
     nodes: Nodes = field(default_factory=dict)
     promise: int = -1
+    first: tuple[int, ...] = ()
+    """What it takes once, on the first of its nodes."""
 
     @property
     def processors(self) -> int:
@@ -80,30 +82,56 @@ def on_node(free: list[int], ask: tuple[int, ...], most: int) -> int:
     return min([most, *rooms])
 
 
+def on_first(free: list[int], job: PlainJob) -> int:
+    """How many units go on a node beside what the job takes once."""
+    left = [have - once for have, once in zip(free, job.first, strict=True)]
+    if any(have < 0 < once for have, once in zip(left, job.first, strict=True)):
+        return 0
+    return max(on_node(left, job.ask, job.units), 0)
+
+
+def firsts(free: Matrix, job: PlainJob) -> list[int]:
+    """The nodes that can be the first one."""
+    rooms = [on_node(row, job.ask, job.units) for row in free]
+    return [
+        n for n, row in enumerate(free)
+        if on_first(row, job) and sum(rooms) - rooms[n] + on_first(row, job) >= job.units
+    ]  # fmt: skip
+
+
 def fits(free: Matrix, job: PlainJob) -> bool:
+    if any(job.first):
+        return bool(firsts(free, job))
     return sum(on_node(row, job.ask, job.units) for row in free) >= job.units
 
 
 def choose(free: Matrix, capacity: Matrix, job: PlainJob, best_fit: bool) -> Nodes:
+    def in_order(able: list[int]) -> list[int]:
+        def full(n: int) -> float:
+            return sum(f / c for f, c in zip(free[n], capacity[n], strict=True) if c)
+
+        return sorted(able, key=full) if best_fit else able
+
     left, nodes = job.units, {}
     free = [list(row) for row in free]
+    if any(job.first):
+        node = in_order(firsts(free, job))[0]
+        nodes[node] = on_first(free[node], job)
+        left -= nodes[node]
     while left:
-        able = [n for n, row in enumerate(free) if on_node(row, job.ask, 1)]
-        if best_fit:
-            able.sort(
-                key=lambda n: sum(f / c for f, c in zip(free[n], capacity[n], strict=True) if c)
-            )
-        node = able[0]
+        able = [n for n, row in enumerate(free) if n not in nodes and on_node(row, job.ask, 1)]
+        node = in_order(able)[0]
         nodes[node] = on_node(free[node], job.ask, left)
         left -= nodes[node]
-        take(free, job, {node: nodes[node]})
     return nodes
 
 
 def take(free: Matrix, job: PlainJob, nodes: Nodes, sign: int = -1) -> None:
-    for node, units in nodes.items():
+    for k, (node, units) in enumerate(nodes.items()):
         for r, want in enumerate(job.ask):
             free[node][r] += sign * units * want
+        for r, once in enumerate(job.first if k == 0 else ()):
+            free[node][r] += sign * once
 
 
 def lowest(matrices: list[Matrix]) -> Matrix:
@@ -218,7 +246,8 @@ def planned(
     order = ranked(queue, rules.primary, now, rules.threshold)
     for job in sorted((j for j in queue if j.promise >= 0), key=lambda j: j.promise):
         room = over(max(job.promise, now), job.expected)
-        if all(on_node(room[n], job.ask, u) >= u for n, u in job.nodes.items()):
+        take(room, job, job.nodes)
+        if all(have >= 0 for n in job.nodes for have in room[n]):
             job.promise = max(job.promise, now)
             placed.append(job)
         else:
@@ -253,14 +282,16 @@ def replay(
     An expectation that has passed is taken to end 1 s from now.
     """
     table = workload.table
-    jobs = [
-        PlainJob(
-            row, int(table.submit_s[row]), int(table.units[row]),
-            tuple(table.request[row].tolist()), expected[row], int(workload.runtime_s[row]),
-            priority=int(table.priority[row]), tier=int(table.tier[row]),
-        )
-        for row in range(len(table))
-    ]  # fmt: skip
+    jobs = []
+    for row, ask in enumerate(table.request.tolist()):
+        first = [0] * len(ask)
+        for once, of in system.once:
+            first[of], ask[once] = ask[once], 0
+        jobs.append(PlainJob(
+            row, int(table.submit_s[row]), int(table.units[row]), tuple(ask), expected[row],
+            int(workload.runtime_s[row]), priority=int(table.priority[row]),
+            tier=int(table.tier[row]), first=tuple(first),
+        ))  # fmt: skip
     capacity: Matrix = system.capacity.tolist()
     free = [list(row) for row in capacity]
     waiting = [job for job in jobs if fits(capacity, job)]

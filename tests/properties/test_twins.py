@@ -18,7 +18,7 @@ from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads import from_table, prepare
 from tests.effort import examples
 from tests.oracles import plain
-from tests.strategies import systems, workloads
+from tests.strategies import systems, taken_once, workloads
 
 ABOUT = {"notes": {}, "seconds": 0.0}
 
@@ -48,6 +48,8 @@ def same_schedule(
         entries = slice(offset[row], offset[row + 1])
         placed = dict(zip(node[entries].tolist(), units[entries].tolist(), strict=True))
         assert (int(sim.records.start_s[row]), placed) == (start, nodes if start >= 0 else {}), row
+        if start >= 0 and system.once:
+            assert next(iter(placed)) == next(iter(nodes)), row
 
 
 def few_shapes(seed: int) -> tuple[Workload, System]:
@@ -83,7 +85,7 @@ def cases(draw: st.DrawFn, upper_bounds: bool = False) -> tuple[Workload, System
 
 
 @settings(max_examples=examples(400))
-@given(cases(), policies, policies, st.sampled_from([0, 1]), st.booleans(),
+@given(cases() | taken_once(tiers=True), policies, policies, st.sampled_from([0, 1]), st.booleans(),
        st.sampled_from([math.inf, 5.0, 20.0]))  # fmt: skip
 def test_easy_and_strict_order_give_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, depth: int, best: bool, late: float
@@ -92,7 +94,10 @@ def test_easy_and_strict_order_give_the_plain_twins_schedule(
 
 
 @settings(max_examples=examples(300))
-@given(cases(upper_bounds=True), policies, policies, st.booleans())
+@given(
+    cases(upper_bounds=True) | taken_once(tiers=True, upper_bounds=True), policies, policies,
+    st.booleans(),
+)  # fmt: skip
 def test_the_event_trigger_gives_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, best: bool
 ) -> None:
@@ -100,7 +105,10 @@ def test_the_event_trigger_gives_the_plain_twins_schedule(
 
 
 @settings(max_examples=examples(300))
-@given(cases(), policies, policies, st.sampled_from([2, 3, math.inf]), st.booleans())
+@given(
+    cases() | taken_once(tiers=True), policies, policies, st.sampled_from([2, 3, math.inf]),
+    st.booleans(),
+)  # fmt: skip
 def test_deep_reservations_give_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, depth: float, best: bool
 ) -> None:

@@ -20,7 +20,7 @@ from cpdispatch.analyze.explain import explain
 from cpdispatch.analyze.metrics import utilisation
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.dispatch import Dispatcher, Settings, answer_of
-from cpdispatch.errors import DecisionError, InputError, UsageError
+from cpdispatch.errors import DecisionError, InputError
 from cpdispatch.events import MAINTAIN, Event
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.backfill import Backfill
@@ -615,10 +615,28 @@ def test_utilisation_and_energy_count_what_is_taken_once() -> None:
 # --------------------------------------------------------------------- what cannot be had, is said
 
 
-def test_no_node_is_switched_off() -> None:
-    machine = replace(THIN, idle_watts={"n": 1}, watts={"core": 1}, wake_s={"n": 5})
-    with pytest.raises(UsageError, match="leave switch_off_s out"):
-        simulate(*prepare(jobs_of(units=[2], mem=[4], first_mem=[40]), machine), switch_off_s=5)
+def test_the_node_is_switched_on_that_a_job_needs_as_its_first_one() -> None:
+    machine = replace(
+        THIN, idle_watts={"n": 1, "fat": 1}, watts={"core": 1}, wake_s={"n": 5, "fat": 5}
+    )
+    log = jobs_of(submit=[0, 100], units=[1, 2], mem=[4, 4], first_mem=[0, 40])
+    run = ran(log, "easy", machine, switch_off_s=5)
+    assert run.jobs["start"].tolist() == [0, 105]
+    assert run.jobs["nodes"][1][0] == 3
+    assert run.switched_table is not None
+    spells = run.switched_table.to_pandas()
+    assert spells.loc[spells["wake"] == 100, "node"].tolist() == [3]
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(taken_once(), st.sampled_from(["easy", "conservative", "prb", "fifo"]))
+def test_nodes_may_be_switched_off(case: tuple[Workload, System], name: str) -> None:
+    workload, machine = case
+    names = {group.site_name: 3 for group in machine.groups}
+    machine = replace(machine, wake_s=names, idle_watts=names)
+    run = simulate(workload, machine, made(name), switch_off_s=4)
+    assert run.verify() == []
+    assert set(run.jobs["reason"]) <= {"started", "backfilled", "late", "never_fits"}
 
 
 def test_a_job_with_a_first_node_is_not_tested() -> None:

@@ -105,15 +105,6 @@ def check_switching(system: System, idle_s: int) -> None:
         )
 
 
-def check_once(switch_off_s: int | None) -> None:
-    """Raise when nodes are switched off where jobs take something on their first nodes."""
-    if switch_off_s is not None:
-        raise UsageError(
-            "jobs take amounts on their first nodes, and what is switched on again does not heed "
-            "them: leave switch_off_s out, or these amounts"
-        )
-
-
 def check_restarts(
     workload: Workload,
     system: System,

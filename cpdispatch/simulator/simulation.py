@@ -46,7 +46,6 @@ from cpdispatch.simulator.checks import (
     check_case,
     check_gated,
     check_kind,
-    check_once,
     check_power_cap,
     check_restarts,
     check_rules,
@@ -199,9 +198,7 @@ class Simulation:
             workload = events.within(workload)
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
-        if system.once:
-            check_once(switch_off_s)
-            workload = without_restarts(workload, system)
+        workload = without_restarts(workload, system)
         self.workload = workload
         self._event_by_event = trigger == "event"
         self.now = 0

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.heuristics.allocate import apart
 from cpdispatch.instance import Instance, Reservation
+from cpdispatch.jobs import Column
 from cpdispatch.simulator.kernels import NEVER
 from cpdispatch.system import System, room_in
 
@@ -86,7 +88,7 @@ class Switching:
         return could
 
     def wake(self, instance: Instance, left: IntArray, windows: Sequence[Reservation]) -> None:
-        """Switch nodes on for the jobs that still wait.
+        """Switch nodes on for the jobs that still wait, each with its first node first.
 
         Parameters
         ----------
@@ -107,12 +109,24 @@ class Switching:
         coming_s = coming_s[off_last]
         needed = np.zeros(len(left), dtype=np.bool_)
         queue, eligible = instance.queue, instance.eligible()
+        block, first = apart(instance.system, queue.block)
         for k in np.flatnonzero(eligible).tolist():
-            request, units = queue.request[k], int(queue.units[k])
+            request, units = block[Column.REQUEST :, k], int(queue.units[k])
             room = room_in(left, request, units)
             room[coming_s < instance.now + queue.requested_s[k]] = 0
-            before = np.minimum(np.cumsum(room) - room, units)
-            here = np.minimum(room, units - before)
+            turn = np.arange(len(left))
+            if first[:, k].any():
+                beside = np.minimum(room_in(left - first[:, k], request, units), room)
+                beside[(left < first[:, k]).any(axis=1)] = 0
+                if len(able := np.flatnonzero(beside)):
+                    lost = room[able] - beside[able]
+                    head = able[np.argmax(room.sum() - lost >= units)]
+                    room[head] = beside[head]
+                    left[head] -= first[:, k]
+                    turn = np.append(head, np.delete(turn, head))
+            before = np.minimum(np.cumsum(room[turn]) - room[turn], units)
+            here = np.zeros_like(room)
+            here[turn] = np.minimum(room[turn], units - before)
             left -= here[:, None] * np.maximum(request, 0)
             needed |= here > 0
         for node in off_last[needed].tolist():

@@ -20,6 +20,7 @@ from cpdispatch.heuristics.schedule_input import jobs_of
 from cpdispatch.instance import Instance, loads, to_json
 from cpdispatch.jobs import ANYHOW, SPREADS, Column, JobTable, Spread, Workload
 from cpdispatch.models.engine import Engine
+from cpdispatch.models.node_problem import own_limits
 from cpdispatch.simulator import Run, Simulation, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads import from_table, prepare, table
@@ -268,6 +269,15 @@ def test_files_have_limits_as_types_of_each_job() -> None:
     assert to_json(seen) == to_json(own)
     decision = answer_of(dispatcher_of("hcp:limit=0.05"), seen)
     assert verify.decision(seen, decision) == verify.decision(own, decision) == []
+
+
+def test_models_plan_jobs_whose_units_are_limited_for_their_planned_durations() -> None:
+    seen = first_instance(jobs(units=[4, 4, 1], units_per_node_max=[1, 2, 1]))
+    lasting = seen.queue.planned_with(np.array([70, 80, 90]))
+    free = np.broadcast_to(seen.system.capacity, (1, *seen.system.capacity.shape))
+    limited, _, left = own_limits(seen.system, lasting, None, free)
+    assert limited.planned_s.tolist() == [70, 80, 90]
+    assert left.shape[2] == limited.request.shape[1] == 4
 
 
 def test_tasks_of_an_array_are_alike_for_the_models_also_where_their_units_are_limited() -> None:

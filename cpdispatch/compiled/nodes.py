@@ -23,6 +23,7 @@ from cpdispatch.compiled.layout import (
     KIND,
     LIMIT,
     NEED,
+    NEVER,
     RUNTIME,
     SHAPE,
     START,
@@ -55,6 +56,7 @@ from cpdispatch.heuristics.kernels import (
     place,
     pool_has,
     room,
+    room_on_first,
     rooms_with_first,
 )
 
@@ -97,6 +99,12 @@ class Nodes(NamedTuple):
     rooms: IntArray
     """The sum of ``room`` over the nodes, shape (shapes,). Less than that where something is taken
     once: see `rooms_with_first`."""
+    lost: IntArray
+    """How many units of each shape fewer fit on each node if it is the first one, `NEVER` if it
+    cannot be that; shape (shapes, nodes), or (0, nodes) where nothing is taken once."""
+    sums: IntArray
+    """The sum of ``room``, and the least of ``lost``, of each shape, shape (2, shapes). Up to date
+    with ``rooms``, where something is taken once."""
     known: IntArray
     """How many changes of nodes are taken into ``room`` and ``rooms`` of each shape; -1 before
     they are first needed."""
@@ -170,6 +178,8 @@ def nodes_of(
         np.empty(_LOG, dtype=np.int64),
         np.empty((shapes, count), dtype=np.int64),
         np.zeros(shapes, dtype=np.int64),
+        np.empty((shapes * (asks.shape[1] > capacity.shape[1]), count), dtype=np.int64),
+        np.zeros((2, shapes), dtype=np.int64),
         np.full(shapes, -1, dtype=np.int64),
         np.empty_like(capacity),
         np.empty(capacity.shape[1], dtype=np.int64),
@@ -278,13 +288,9 @@ def _count_rooms(
     state: State, free: IntArray, row: IntArray, rooms: IntArray, known: IntArray, log: IntArray,
     ask: IntArray, most: int, shape: int,
 ) -> None:  # fmt: skip
-    """Count how many units of a shape fit what is free: only nodes that changed are looked at.
-
-    Where something is taken once all of them are.
-    """
+    """Count how many units of a shape fit what is free: only nodes that changed are looked at."""
     total, changes, since = rooms[shape], state.node_changes, known[shape]
-    once = asks_once(ask, free.shape[1])
-    if since < 0 or once or changes - since > min(_LOG, row.shape[0]):
+    if since < 0 or changes - since > min(_LOG, row.shape[0]):
         total = 0
         for node in range(row.shape[0]):
             row[node] = room(free, node, ask, most)
@@ -295,19 +301,60 @@ def _count_rooms(
             here = room(free, node, ask, most)
             total += here - row[node]
             row[node] = here
-    if once:
-        total = rooms_with_first(free, ask, most)
     rooms[shape], known[shape] = total, changes
+
+
+@inlined
+def _lost_on_first(free: IntArray, node: int, ask: IntArray, here: int) -> int:
+    """How many of the units that fit on a node do not if it is the first one."""
+    on_first = room_on_first(free, node, ask, here) if here > 0 else 0
+    return here - on_first if on_first > 0 else NEVER
+
+
+@kernel
+def _count_rooms_with_first(state: State, nodes: Nodes, shape: int) -> None:
+    """The same where jobs take something once: beside that, see `rooms_with_first`."""
+    free, row, lost, log = nodes.free, nodes.room[shape], nodes.lost[shape], nodes.log
+    ask, most = nodes.asks[shape], nodes.most[shape]
+    changes, since = state.node_changes, nodes.known[shape]
+    total, least = nodes.sums[0, shape], nodes.sums[1, shape]
+    anew = since < 0 or changes - since > min(_LOG, row.shape[0])
+    if anew:
+        total, least = 0, NEVER
+        for node in range(row.shape[0]):
+            row[node] = room(free, node, ask, most)
+            lost[node] = _lost_on_first(free, node, ask, row[node])
+            total += row[node]
+            least = min(least, lost[node])
+    else:
+        for k in range(since, changes):
+            node = log[k & (_LOG - 1)]
+            here = room(free, node, ask, most)
+            less = _lost_on_first(free, node, ask, here)
+            anew = anew or (lost[node] == least and less > least)
+            total += here - row[node]
+            row[node], lost[node] = here, less
+            least = min(least, less)
+        if anew:
+            least = NEVER
+            for node in range(row.shape[0]):
+                least = min(least, lost[node])
+    nodes.sums[0, shape], nodes.sums[1, shape] = total, least
+    nodes.rooms[shape] = max(total - least, 0)
+    nodes.known[shape] = changes
 
 
 @inlined
 def rooms_of(state: State, nodes: Nodes, shape: int) -> int:
     """How many units of a shape fit what is free."""
     if nodes.known[shape] != state.node_changes:
-        _count_rooms(
-            state, nodes.free, nodes.room[shape], nodes.rooms, nodes.known, nodes.log,
-            nodes.asks[shape], nodes.most[shape], shape,
-        )  # fmt: skip
+        if nodes.lost.shape[0] > 0:
+            _count_rooms_with_first(state, nodes, shape)
+        else:
+            _count_rooms(
+                state, nodes.free, nodes.room[shape], nodes.rooms, nodes.known, nodes.log,
+                nodes.asks[shape], nodes.most[shape], shape,
+            )  # fmt: skip
     return int(nodes.rooms[shape])
 
 
@@ -569,7 +616,7 @@ def _reserve(tables: Tables, caution: Any, nodes: Nodes, ended: int) -> None:
         state.ahead_job, state.shadow_time, state.shadow_may_be_sooner = job, state.now, False
         state.ahead_rooms = rooms_of(state, nodes, shape)
         if asks_once(nodes.asks[shape], nodes.free.shape[1]):
-            state.ahead_rooms = nodes.room[shape].sum()
+            state.ahead_rooms = nodes.sums[0, shape]
         for node in range(nodes.free.shape[0]):
             nodes.ahead_room[node] = nodes.room[shape, node]
             for r in range(nodes.free.shape[1]):
@@ -656,12 +703,13 @@ def _compare(tables: Tables, nodes: Nodes) -> None:
 @kernel
 def _count_beside(beside: IntArray, beside_nodes: IntArray, ask: IntArray, most: int) -> int:
     """How many units of a shape fit beside the reserved job."""
-    if asks_once(ask, beside.shape[1]):
-        return rooms_with_first(beside, ask, most)
-    total = 0
+    total, least, once = 0, NEVER, ask.shape[0] > beside.shape[1]
     for k in range(1, beside_nodes[0] + 1):
-        total += room(beside, beside_nodes[k], ask, most)
-    return total
+        here = room(beside, beside_nodes[k], ask, most)
+        total += here
+        if once:
+            least = min(least, _lost_on_first(beside, beside_nodes[k], ask, here))
+    return max(total - least, 0) if once else total
 
 
 @inlined

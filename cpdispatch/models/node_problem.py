@@ -319,10 +319,9 @@ class NodePlan:
         runs = (start_s <= instants[:, None]) & (instants[:, None] < end_s)
         runs = runs.astype(np.int64)
         used = units.any(axis=0)
-        amount = units[:, :, None] * jobs.request[:, None, :]
+        amount = units[:, used, None] * jobs.request[:, None, :]
         if problem.first is not None and head is not None:
-            amount[first, head[first]] += problem.first[first]
-        amount = amount[:, used]
+            amount[first, (np.cumsum(used) - 1)[head[first]]] += problem.first[first]
         held = runs @ amount.reshape(len(jobs), -1)
         if (held > problem.free[segment][:, used].reshape(len(instants), -1)).any():
             return "a node holds more than it has"

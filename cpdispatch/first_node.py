@@ -30,7 +30,7 @@ from cpdispatch.errors import DecisionError
 from cpdispatch.heuristics.allocate import fit_capacity, with_first
 from cpdispatch.instance import Dependencies, Instance, Power, Reservation, Running
 from cpdispatch.jobs import Column, JobTable
-from cpdispatch.system import TIER_MAX, System, with_capacity
+from cpdispatch.system import TIER_MAX, System, room_beside_once, room_in, with_capacity
 from cpdispatch.verify.plan import hold, over_time
 from cpdispatch.verify.violation import Kind
 
@@ -59,18 +59,11 @@ class Ask:
 
     def room(self, free: IntArray) -> IntArray:
         """How many of the units each node has room for, shape (nodes,)."""
-        most = min([self.units, *(-n for n in self.unit.tolist() if n < 0)])
-        room = np.full(len(free), most, dtype=np.int64)
-        for r in (self.unit > 0).nonzero()[0].tolist():
-            np.minimum(room, free[:, r] // self.unit[r], out=room)
-        return np.maximum(room, 0, out=room)
+        return room_in(free, self.unit, self.units)
 
     def room_beside(self, free: IntArray) -> IntArray:
         """The same of the first node, beside what is taken once."""
-        room = self.room(free - self.first)
-        for r in (self.first > 0).nonzero()[0].tolist():
-            room[free[:, r] < self.first[r]] = 0
-        return room
+        return room_beside_once(free, self.unit, self.first, self.units)
 
     def firsts(self, free: IntArray) -> BoolArray:
         """Which nodes can be the first one while all have room for the rest, shape (nodes,)."""

@@ -24,7 +24,7 @@ from cpdispatch.analyze.occupancy import (
 )
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import UsageError
-from cpdispatch.system import is_own, room_in
+from cpdispatch.system import is_own, room_beside_once, room_in
 
 COMBINATION = "a free node combination"
 """What is lacking when there is enough of each resource type, but not together on nodes."""
@@ -604,8 +604,7 @@ def _most_units(case: _Case) -> int:
     of_node, first = room_in(capacity, case.request, case.units), case.asks[len(case.request) :]
     lost = 0
     if len(first):
-        left = capacity - first
-        on_first = np.where((left < 0).any(axis=1), 0, room_in(left, case.request, case.units))
+        on_first = room_beside_once(capacity, case.request, first, case.units)
         lost = (of_node - on_first)[on_first > 0].min(initial=of_node.sum())
     return min(int(of_node.sum() - lost), case.units)
 

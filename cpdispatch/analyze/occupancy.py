@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cpdispatch.analyze.energy import Drawn
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.energy import Steps
-from cpdispatch.system import System, room_in
+from cpdispatch.system import System, room_beside_once, room_in
 
 _TABLES = 2
 """For so many requests it is kept how much room each node has."""
@@ -506,9 +506,10 @@ class _Level:
         if key in self._tables:
             return self._tables[key]
         kinds = self._free.shape[1]
-        left = self._free - request[kinds:] if len(request) > kinds else self._free
-        room = room_in(left, request[:kinds], most)
-        room[(left < 0).any(axis=1)] = 0
+        if len(request) > kinds:
+            room = room_beside_once(self._free, request[:kinds], request[kinds:], most)
+        else:
+            room = room_in(self._free, request, most)
         least = [room]
         while 2 ** len(least) <= len(room):
             before, width = least[-1], 2 ** (len(least) - 1)

@@ -58,6 +58,13 @@ def apart(system: System, block: IntArray) -> tuple[IntArray, IntArray]:
     return sealed(units), sealed(first)
 
 
+def asked_in_all(system: System, jobs: JobTable) -> IntArray:
+    """What all units of each job ask for, with what it takes once; shape (jobs, resources)."""
+    units, first = apart(system, jobs.block)
+    asked: IntArray = jobs.units[:, None] * units[Column.REQUEST :].T
+    return asked + first.T if len(first) else asked
+
+
 def held_at(
     system: System, jobs: JobTable, offset: IntArray, units: IntArray
 ) -> tuple[IntArray, IntArray]:

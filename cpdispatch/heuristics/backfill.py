@@ -14,6 +14,7 @@ from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import limits, plan, test_runs
 from cpdispatch.heuristics.allocate import (
     as_placements,
+    asked_in_all,
     free_over_time,
     placements_of,
     power_unit,
@@ -258,11 +259,7 @@ class Backfill:
             return nothing, late  # whoever leaves nothing
         queue, total = instance.queue, instance.system.total
         spare = self.spare(total)
-        whole = with_first(instance.system, queue.block)[Column.REQUEST :].T
-        asked = whole[:, : len(total)] * queue.units[:, None]
-        if instance.system.once:
-            asked += whole[:, len(total) :]
-        roomy = (asked + spare <= total).all(axis=1)
+        roomy = (asked_in_all(instance.system, queue) + spare <= total).all(axis=1)
         return spare, roomy & ~late & (queue.expected_s > self.long_s)
 
     def _backfilled(

@@ -14,7 +14,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import allocating, kernel
-from cpdispatch.heuristics.allocate import apart
+from cpdispatch.heuristics.allocate import asked_in_all
 from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.heuristics.profiles.profile import (
     Profile,
@@ -24,7 +24,7 @@ from cpdispatch.heuristics.profiles.profile import (
     hold,
 )
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Column, JobTable
+from cpdispatch.jobs import JobTable
 from cpdispatch.models.objective import Weights
 
 
@@ -120,10 +120,7 @@ class Pool:
 
 def demand(instance: Instance, jobs: JobTable) -> IntArray:
     """What each job takes of the pool; power last where it is capped."""
-    units, first = apart(instance.system, jobs.block)
-    pooled = jobs.units[:, None] * np.maximum(units[Column.REQUEST :].T, 0)
-    if len(first):
-        pooled += first.T
+    pooled = np.maximum(asked_in_all(instance.system, jobs), 0)
     if instance.power is None:
         return pooled
     return np.column_stack((pooled, instance.job_power(jobs)))

@@ -11,7 +11,7 @@ from cpdispatch.heuristics.allocate import apart
 from cpdispatch.instance import Instance, Reservation
 from cpdispatch.jobs import Column
 from cpdispatch.simulator.kernels import NEVER
-from cpdispatch.system import System, room_in
+from cpdispatch.system import System, room_beside_once, room_in
 
 
 class Switching:
@@ -116,8 +116,7 @@ class Switching:
             room[coming_s < instance.now + queue.requested_s[k]] = 0
             turn = np.arange(len(left))
             if first[:, k].any():
-                beside = np.minimum(room_in(left - first[:, k], request, units), room)
-                beside[(left < first[:, k]).any(axis=1)] = 0
+                beside = np.minimum(room_beside_once(left, request, first[:, k], units), room)
                 if len(able := np.flatnonzero(beside)):
                     lost = room[able] - beside[able]
                     head = able[np.argmax(room.sum() - lost >= units)]

@@ -17,6 +17,7 @@ from cpdispatch.system.machine import (
     System,
     is_own,
     ranges_of,
+    room_beside_once,
     room_in,
     with_capacity,
 )
@@ -25,6 +26,6 @@ from cpdispatch.system.named import GB_IN_KB, NAMED, find
 __all__ = [
     "CELLS_MAX", "FIRST", "GB_IN_KB", "JOBS", "LIMIT", "NAMED", "TIER_MAX", "USUAL_TIER",
     "GroupFile", "Limit", "Maintenance", "NodeGroup", "Partition", "PartitionFile", "System",
-    "SystemFile", "find", "from_file", "is_own", "load", "ranges_of", "room_in", "system_as_dict",
-    "with_capacity",
+    "SystemFile", "find", "from_file", "is_own", "load", "ranges_of", "room_beside_once", "room_in",
+    "system_as_dict", "with_capacity",
 ]  # fmt: skip

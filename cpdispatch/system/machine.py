@@ -331,6 +331,17 @@ def room_in(free: IntArray, request: IntArray, most: int) -> IntArray:
     return room
 
 
+def room_beside_once(free: IntArray, request: IntArray, once: IntArray, most: int) -> IntArray:
+    """How many units fit as in `room_in`, beside what is taken once; 0 where that does not fit.
+
+    Parameters
+    ----------
+    once : int64 array, shape (resources,)
+    """
+    lacks = ((free < once) & (once > 0)).any(axis=1)
+    return np.where(lacks, 0, room_in(free - once, request, most))
+
+
 def _once(resources: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """The resource types that are taken once, with the types of the nodes that they are of."""
     return tuple(

@@ -60,6 +60,10 @@ _FORGOTTEN_S = 120
 """A test that is over for longer than this, and for longer than it lasted, was not looked after."""
 _ENDING_S = 3
 """How long is waited for a job that is being stopped, `_ROUNDS` times at most."""
+_SILENT_MOST = 5
+"""How often in a row Slurm may not answer while jobs are handed back."""
+_PAUSE_S = 1
+"""How long is waited before Slurm is asked again where it took no job back."""
 _NOT_TRIED = frozenset(("None", "", "Priority"))
 """The reasons of a job that Slurm has not tried to start yet."""
 _MAY_START = _NOT_TRIED | {"Resources", "Dependency", "JobHeldAdmin", "JobHeldUser"}
@@ -925,7 +929,7 @@ class Driver:
             return
 
     def hand_back(self) -> list[str]:
-        """Release every job that waits to Slurm's own scheduler; the keys of those jobs.
+        """Release every job that waits to Slurm's own scheduler; the keys of those that it took.
 
         Jobs that were released and do not run yet lose the nodes that were chosen for them. From
         now on new jobs are not held.
@@ -933,26 +937,39 @@ class Driver:
         Raises
         ------
         SlurmError
-            When Slurm does not answer: what is left to do is done by the next call.
+            When Slurm does not answer, asked five times: what is left is done by the next call.
         DeniedError
             When Slurm lets the driver change no job.
         """
         guard.fall_silent(self._folder)
         handed: dict[str, None] = {}
+        again: list[str] = []
+        said: list[str] = []
+        silent = 0
         # Slurm cuts long lists of tasks, and a change can come at a bad moment: look again.
         for _ in range(_ROUNDS):
-            again, said = self._hand_back_once(handed)
+            again.clear()
+            try:
+                said = self._hand_back_once(handed, again)
+            except SlurmError as error:
+                # A busy one is late, and one that is started anew is away for seconds.
+                silent += 1
+                if silent == _SILENT_MOST or isinstance(error, DeniedError):
+                    raise
+            else:
+                silent = 0
+                if not again and not said:
+                    self._journal.jobs.clear()
+                    self._journal.seen([])
+                    self._journal.save()
+                    return list(handed)
             handed |= dict.fromkeys(again)
-            if not again and not said:
-                self._journal.jobs.clear()
-                self._journal.seen([])
-                self._journal.save()
-                return list(handed)
+            if not again:
+                time.sleep(_PAUSE_S)
         raise SlurmError(f"jobs are still held: {'; '.join(said[:1]) or ', '.join(again[:9])}")
 
-    def _hand_back_once(self, before: Collection[str]) -> tuple[list[str], list[str]]:
-        """Change every job that is not Slurm's own; their keys, and what was refused."""
-        handed: list[str] = []
+    def _hand_back_once(self, before: Collection[str], handed: list[str]) -> list[str]:
+        """Change every job that is not Slurm's own, and add its key; tell what was refused."""
         cluster = read(self._slurm)
         self._forget_others(cluster)
         refused = [
@@ -989,15 +1006,16 @@ class Driver:
         self._about_to_hold(anew)
         # Slurm's basic priorities fall with each job that it takes on.
         wishes.sort(key=lambda wish: (wish[0].submit_s, wish[0].number))
-        for job, _, error in self._changed(wishes):
-            if error is None:
+        wanted = {job.key: len(changes) for job, changes in wishes}
+        for job, made, error in self._changed(wishes):
+            if made == wanted[job.key]:
                 handed.append(job.key)
-                continue
-            self._note(error)
-            if error.number not in _GONE:
-                refused.append(str(error))
+            elif error is not None:
+                self._note(error)
+                if error.number not in _GONE:
+                    refused.append(str(error))
         self._check_rights()
-        return handed, refused
+        return refused
 
     def _unbound(self, job: Job, entry: Entry | None) -> dict[str, Any]:
         """What makes a job one of Slurm's own again."""

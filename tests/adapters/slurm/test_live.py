@@ -317,7 +317,8 @@ def test_stopping_hands_everything_back(capsys: pytest.CaptureFixture[str]) -> N
             made.stop(made.drive())  # a second one
         assert cli.run(made.command("--stop")) == 0
         assert "the driver has ended" in capsys.readouterr().out
-        assert driver.wait(PATIENCE_S) == 0
+        said, _ = driver.communicate(timeout=PATIENCE_S)
+        assert driver.returncode == 0, said
         assert not made.alive()
         jobs = [job_of(row) for row in made.client.jobs() if row["job_state"] == "PENDING"]
         assert jobs

@@ -1871,9 +1871,17 @@ def check_handed_back(slurm: Recorded, folder: Path) -> None:
     assert driver(slurm, folder).hand_back() == []
 
 
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Where the seconds are noted that a driver waits from now on; it goes on at once."""
+    waited: list[float] = []
+    monkeypatch.setattr("cpdispatch.adapters.slurm.drive.time.sleep", waited.append)
+    return waited
+
+
 def test_a_job_that_cannot_be_read_is_told_when_the_others_are_handed_back(
-    slurm: Recorded, tmp_path: Path
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pauses(monkeypatch)
     slurm.row(5)["tres_req_str"] = "cpu=many"
     with pytest.raises(SlurmError, match=r"still held: job 5: .*; it cannot be read"):
         driver(slurm, tmp_path).hand_back()
@@ -1886,13 +1894,70 @@ def test_several_jobs_are_handed_back_at_once(slurm: Recorded, tmp_path: Path) -
     assert [job.key for job in map(job_of, slow.jobs()) if job.held] == ["4"]  # by its user
 
 
-def test_what_slurm_refuses_to_take_back_is_told(slurm: Recorded, tmp_path: Path) -> None:
+@pytest.mark.parametrize("answers", range(12))
+def test_jobs_are_handed_back_although_slurm_does_not_answer_at_times(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    waited = pauses(monkeypatch)
+    slurm.row("14").update(required_nodes="n05", admin_comment="cpdispatch n05")
+    driver(slurm, tmp_path).cycle()
+    busy = Busy(slurm.data, answers)
+    driver(busy, tmp_path).hand_back()
+    assert len(waited) < 3
+    check_handed_back(Recorded(busy.data), tmp_path)
+
+
+def test_that_slurm_has_gone_is_told_before_long(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = pauses(monkeypatch)
+    with pytest.raises(SlurmError, match="no answer within 30 s"):
+        driver(Busy(slurm.data, 0, silent=1_000), tmp_path).hand_back()
+    assert len(waited) == 4
+
+
+class Busy(Recorded):
+    """Answers some requests, then some not, and then all.
+
+    Of those that are not answered every other one is done all the same.
+    """
+
+    def __init__(self, data: Mapping[str, Any], answers: int, silent: int = 2) -> None:
+        super().__init__(data)
+        self.answers, self.silent = answers, silent
+        self.lock = threading.Lock()
+
+    def _ask(self) -> bool:
+        """Whether there is an answer."""
+        with self.lock:
+            self.answers -= 1
+            return self.answers >= 0 or self.answers < -self.silent
+
+    def jobs(self) -> list[dict[str, Any]]:
+        if not self._ask():
+            raise SlurmError("no answer within 30 s")
+        return super().jobs()
+
+    def update(self, job: str, changes: Mapping[str, Any]) -> None:
+        answered = self._ask()
+        if answered or self.answers % 2:
+            super().update(job, changes)
+        if not answered:
+            raise SlurmError("no answer within 30 s")
+
+
+def test_what_slurm_refuses_to_take_back_is_told(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = pauses(monkeypatch)
+
     class Stubborn(Recorded):
         def update(self, job: str, changes: Mapping[str, Any]) -> None:
             raise RefusedError("Job dependency problem", 2035)
 
     with pytest.raises(SlurmError, match="still held: Job dependency problem"):
         driver(Stubborn(slurm.data), tmp_path).hand_back()
+    assert len(waited) == 20
 
 
 @pytest.mark.parametrize("number", [2002, 2010])

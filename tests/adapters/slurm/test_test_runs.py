@@ -351,5 +351,5 @@ def test_handing_back_waits_for_a_job_that_is_being_stopped(
 
     monkeypatch.setattr("cpdispatch.adapters.slurm.drive.time.sleep", wait)
     assert job in made.hand_back()
-    assert len(waited) == 2
+    assert len(waited) < 5
     assert slurm.row(job)["priority"] > 0

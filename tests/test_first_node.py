@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from cpdispatch import dispatch, first_node, solution, verify
 from cpdispatch.analyze.explain import explain
-from cpdispatch.analyze.metrics import utilisation
+from cpdispatch.analyze.metrics import by_class, utilisation
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.dispatch import Dispatcher, Settings, answer_of
 from cpdispatch.errors import DecisionError, InputError
-from cpdispatch.events import MAINTAIN, Event
+from cpdispatch.events import FAIL, MAINTAIN, REPAIR, Event
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.instance import Instance, digest, loads, to_json
@@ -610,6 +610,16 @@ def test_utilisation_and_energy_count_what_is_taken_once() -> None:
     assert run.jobs["energy_j"].tolist() == [5 * 2 * 48]
     used = {(use.group, use.resource): use.held for use in run.moment(1).use}
     assert used["fat", "mem"] == 48  # both units and the amount
+
+
+def test_lost_work_counts_what_is_taken_once() -> None:
+    workload = jobs_of(units=[2, 1], core=[1, 2], first_core=[2, 0])
+    run = ran(workload, events=of([Event(3, FAIL, (0,)), Event(4, REPAIR, (0,))], "all"))
+    assert run.jobs["requeued"].tolist() == [1, 0]
+    assert run.metrics["wasted_processor_s"] == 3 * 4
+    assert run.metrics["wasted_share"] == pytest.approx(12 / (12 + 5 * (4 + 2)))
+    assert run.metrics["utilisation"] == pytest.approx(5 * (4 + 2) / (16 * 8))
+    assert by_class(run.schedule())["short"]["wasted_processor_s"] == 3 * 4
 
 
 # --------------------------------------------------------------------- what cannot be had, is said

@@ -134,6 +134,13 @@ def processors(schedule: ScheduleColumns) -> IntArray:
     return held
 
 
+def held_processors(schedule: ScheduleColumns) -> IntArray:
+    """`processors`, with what jobs take of them once, on their first nodes."""
+    once = sum(schedule.request[:, once] for once, of in schedule.once if of == 0)
+    held: IntArray = np.maximum(schedule.units * schedule.request[:, 0] + once, 1)
+    return held
+
+
 def share(schedule: ScheduleColumns) -> FloatArray:
     """What a job holds of the system, by the resource type of which it holds most, 0 to 1."""
     held = schedule.units[:, None] * schedule.request
@@ -198,14 +205,17 @@ def lost_s(schedule: ScheduleColumns) -> IntArray:
 
 
 def wasted_processor_s(schedule: ScheduleColumns) -> int:
-    """Processors times seconds of what jobs did in vain, of all jobs, see `lost_s`."""
-    return int(processors(schedule) @ lost_s(schedule))
+    """Processors times seconds of what jobs did in vain, of all jobs, see `lost_s`.
+
+    As for the utilisation, what a job takes once counts.
+    """
+    return int(held_processors(schedule) @ lost_s(schedule))
 
 
 def wasted_share(schedule: ScheduleColumns) -> float:
     """Lost processor seconds over those of all attempts, lost and not, of the jobs that started."""
     ran = schedule.take(schedule.started)
-    used = int(processors(ran) @ useful_s(ran))
+    used = int(held_processors(ran) @ useful_s(ran))
     return wasted_processor_s(schedule) / max(used + wasted_processor_s(schedule), 1)
 
 
@@ -329,7 +339,7 @@ def _by_group(
         counted = (group >= 0) & part.started
         columns: list[NDArray[Any] | None] = [None, wait_s(part), bounded_slowdown(part)]
         if part.lost_s is not None:
-            columns += [restarted(part), processors(part) * lost_s(part)]
+            columns += [restarted(part), held_processors(part) * lost_s(part)]
         for row, values in enumerate(columns):
             weights = None if values is None else values[counted]
             sums[row] += np.bincount(group[counted], weights, minlength=len(names))

@@ -834,6 +834,20 @@ def test_columns_of_tables_state_what_is_taken_once(tmp_path: Path) -> None:
     assert prepare(jobs_of(units=[2], mem=[4], first_mem=[0]), THIN)[1].once == ()
     with pytest.raises(InputError, match="jobs ask for gpu, and the system thin has none"):
         prepare(jobs_of(units=[2], first_gpu=[1]), THIN)
+    header = "id,submit,runtime,units,core,"
+    for names, message in (
+        ("first_", r"jobs\.csv:1: field first_: names no resource type"),
+        ("node_first_core", r":1: field node_first_core: names no resource type; .*as node_core"),
+        (
+            "mem,first_mem_gb",
+            r":1: field first_mem_gb: memory is .* two units, as mem and as mem_gb",
+        ),
+        ("mem_gb,first_mem", r":1: field first_mem: memory is stated in two units"),
+        ("node_mem,first_mem_mb", r"field first_mem_mb: memory is stated in two units"),
+    ):
+        (tmp_path / "jobs.csv").write_text(header + names + "\n")
+        with pytest.raises(InputError, match=message):
+            table.read(tmp_path / "jobs.csv")
 
 
 MAP = """

@@ -306,6 +306,19 @@ def _check_columns(
     if len(memory) > 1:
         problem = f"memory is stated twice, in {' and '.join(memory)}"
         raise InputError(problem, file=path, line=line, advice="leave one")
+    for name in (name for name in names if name not in {*RESERVED, restartable}):
+        per, plain = _per_node(name)
+        if per and (not plain or _per_node(plain)[0]):
+            advice = f"name one that units ask for, as {per}core does, or remove the column"
+            raise InputError(
+                "names no resource type", file=path, line=line, field=name, advice=advice
+            )
+        if plain in {"mem", *MEMORY_COLUMNS}:
+            memory.append(plain)
+            if plain != memory[0]:
+                problem = f"memory is stated in two units, as {memory[0]} and as {plain}"
+                advice = "state that of units, of nodes and of first nodes in the same"
+                raise InputError(problem, file=path, line=line, field=name, advice=advice)
     if not set(names) - {*RESERVED, restartable}:
         raise InputError(
             f"no resource type; {found}",
@@ -374,11 +387,6 @@ class _Reader:
             if name not in self.reserved:
                 per, plain = _per_node(name)
                 unit_kb = MEMORY_COLUMNS.get(plain)
-                if unit_kb is not None and memory_unit_kb not in (None, unit_kb):
-                    raise InputError(
-                        "memory is stated in two units", file=self.path, field=name,
-                        advice="state that of units and of nodes in the same",
-                    )  # fmt: skip
                 memory_unit_kb = unit_kb or memory_unit_kb
                 request[per + ("mem" if unit_kb else plain)] = self.numbers(name)
         access, access_of = self.access()

@@ -776,6 +776,7 @@ def test_what_a_file_cannot_say_is_refused() -> None:
         (file_of({"first": [0, 1]}, format="cpdispatch-instance/1"), "has no first nodes"),
         (file_of(running=[run]), r"running\[0\].first_node"),
         (file_of(running=[run | {"first_node": 1}]), r"none of its nodes: 0, 3"),
+        (file_of(running=[run | {"first_node": 0, "first": []}]), "takes nothing on a first node"),
         (file_of(running=[run | {"first_node": 0, "first": [0, 40]}]), "overlap"),
     ):
         with pytest.raises(InputError, match=says):

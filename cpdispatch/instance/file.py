@@ -270,6 +270,11 @@ class _FileCheck(Check):
                         "leave it out",
                     )  # fmt: skip
                 if isinstance(job, _RunningJob):
+                    self.need(
+                        bool(job.first) or node is None, f"{field}.first_node", node,
+                        "the job takes nothing on a first node",
+                        f"state {field}.first, or leave first_node out",
+                    )  # fmt: skip
                     several = bool(job.first) and len(job.nodes) > 1
                     self.need(
                         str(node) in job.nodes if several or node is not None else True,

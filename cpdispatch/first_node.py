@@ -28,7 +28,8 @@ from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError
 from cpdispatch.heuristics.allocate import fit_capacity, with_first
-from cpdispatch.instance import Dependencies, Instance, Power, Reservation, Running
+from cpdispatch.heuristics.eligible import not_before
+from cpdispatch.instance import Instance, Power, Reservation, Running
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.system import TIER_MAX, System, room_beside_once, room_in, with_capacity
 from cpdispatch.verify.plan import hold, over_time
@@ -260,7 +261,9 @@ class _Asked:
             free=sealed(free),
             queue=JobTable(sealed(block), plain.queue.labels),
             reservations=reservations,
-            dependencies=_waiting(plain, stated_s),
+            dependencies=not_before(plain, stated_s)
+            if (stated_s > now).any()
+            else plain.dependencies,
         )
 
     def _keeps_another_from(self, position: int, held: Reservation) -> bool:
@@ -435,23 +438,6 @@ def _having(
         decision, start_s=start_s, reason=reason, placements=Placements.of(kept),
         certificate=certificate,
     )  # fmt: skip
-
-
-def _waiting(plain: Instance, stated_s: IntArray) -> Dependencies | None:
-    """What jobs wait for, where they may not start before these times either."""
-    given = plain.dependencies
-    if (stated_s <= plain.now).all():
-        return given
-    if given is None:
-        none = np.empty((2, 0), dtype=np.int64)
-        thinks_s = np.zeros_like(stated_s)
-        end_s = plain.running.end_s
-        return Dependencies.of(plain.now, end_s, stated_s, thinks_s, none, none)
-    return replace(
-        given,
-        earliest_s=sealed(np.maximum(given.earliest_s, stated_s)),
-        stated_s=sealed(np.maximum(given.stated_s, stated_s)),
-    )
 
 
 def _with_more_rows(running: Running, system: System) -> tuple[Running, IntArray]:

@@ -53,20 +53,23 @@ def cleared_first(
             return dispatch(rule, instance)
         later_s = np.full(len(instance.queue), instance.now, dtype=np.int64)
         later_s[busy.stopped.position] += instance.restart_cost_s
-        waits = instance.dependencies
-        if waits is None:
-            none = np.empty((2, 0), dtype=np.int64)
-            end_s, thinks_s = instance.running.end_s, np.zeros_like(later_s)
-            waits = Dependencies.of(instance.now, end_s, later_s, thinks_s, none, none)
-        else:
-            waits = replace(
-                waits,
-                earliest_s=sealed(np.maximum(waits.earliest_s, later_s)),
-                stated_s=sealed(np.maximum(waits.stated_s, later_s)),
-            )
-        return dispatch(rule, replace(busy, dependencies=waits))
+        return dispatch(rule, replace(busy, dependencies=not_before(instance, later_s)))
 
     return of_cleared
+
+
+def not_before(instance: Instance, earliest_s: IntArray) -> Dependencies:
+    """What queued jobs wait for, if they may not start before these times, shape (queued,)."""
+    given = instance.dependencies
+    if given is None:
+        none, thinks_s = np.empty((2, 0), dtype=np.int64), np.zeros_like(earliest_s)
+        end_s = instance.running.end_s
+        return Dependencies.of(instance.now, end_s, earliest_s, thinks_s, none, none)
+    return replace(
+        given,
+        earliest_s=sealed(np.maximum(given.earliest_s, earliest_s)),
+        stated_s=sealed(np.maximum(given.stated_s, earliest_s)),
+    )
 
 
 def _of_whole_queue(decision: Decision, positions: IntArray, jobs: int) -> Decision:

@@ -24,14 +24,16 @@ from functools import lru_cache
 import numpy as np
 
 from cpdispatch import verify
-from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray, sealed
+from cpdispatch.arrays import ByteArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError
-from cpdispatch.heuristics.allocate import fit_capacity, with_first
+from cpdispatch.heuristics import kernels
+from cpdispatch.heuristics.allocate import apart, fit_capacity, with_first
 from cpdispatch.heuristics.eligible import not_before
+from cpdispatch.heuristics.schedule_input import held_in
 from cpdispatch.instance import Instance, Power, Reservation, Running
 from cpdispatch.jobs import Column, JobTable
-from cpdispatch.system import TIER_MAX, System, room_beside_once, room_in, with_capacity
+from cpdispatch.system import TIER_MAX, System, room_in, with_capacity
 from cpdispatch.verify.plan import hold, over_time
 from cpdispatch.verify.violation import Kind
 
@@ -58,43 +60,30 @@ class Ask:
     first: IntArray
     units: int
 
-    def room(self, free: IntArray) -> IntArray:
-        """How many of the units each node has room for, shape (nodes,)."""
-        return room_in(free, self.unit, self.units)
+    @property
+    def row(self) -> IntArray:
+        """Both, as `cpdispatch.heuristics.kernels` take them."""
+        return np.concatenate((self.unit, self.first))
 
-    def room_beside(self, free: IntArray) -> IntArray:
-        """The same of the first node, beside what is taken once."""
-        return room_beside_once(free, self.unit, self.first, self.units)
-
-    def firsts(self, free: IntArray) -> BoolArray:
-        """Which nodes can be the first one while all have room for the rest, shape (nodes,)."""
-        room, beside = self.room(free), self.room_beside(free)
-        able: BoolArray = (beside > 0) & (room.sum() - room + beside >= self.units)
-        return able
+    def fits(self, free: IntArray) -> bool:
+        """Whether nodes with this much free, shape (nodes, resources), have room for the job."""
+        return bool(kernels.fits(free, self.row, self.units))
 
     def place(self, free: IntArray, counted: IntArray) -> dict[int, int] | None:
         """The job's units by node, its first node first; None where it does not fit.
 
-        Of the nodes that can be the first one, the fullest is taken, see
-        `cpdispatch.heuristics.allocate`; the units follow on the fullest nodes.
+        The fullest nodes are taken, see `cpdispatch.heuristics.kernels.choose`.
 
         Parameters
         ----------
         free, counted : int64 array, shape (nodes, resources)
             What is free, and what the nodes have.
         """
-        able = self.firsts(free)
-        if not able.any():
+        if not self.fits(free):
             return None
-        fullest = np.argsort(_free_parts(free, counted), kind="stable")
-        first = int(fullest[np.argmax(able[fullest])])
-        found = {first: min(int(self.room_beside(free[[first]])[0]), self.units)}
-        left, room = self.units - found[first], self.room(free)
-        for node in fullest[room[fullest] > 0].tolist():
-            if left and node != first:
-                found[node] = min(int(room[node]), left)
-                left -= found[node]
-        return found
+        node, many = np.empty((2, len(free)), dtype=np.int64)
+        count = kernels.place(free, counted, self.row, self.units, True, node, many)
+        return dict(zip(node[:count].tolist(), many[:count].tolist(), strict=True))
 
     def held(self, nodes: dict[int, int]) -> IntArray:
         """What the job holds on its nodes, shape (its nodes, resources)."""
@@ -102,12 +91,6 @@ class Ask:
         amount: IntArray = units[:, None] * np.maximum(self.unit, 0)
         amount[0] += self.first
         return amount
-
-
-def _free_parts(free: IntArray, counted: IntArray) -> FloatArray:
-    """The parts of nodes that are free, added up over the resource types, shape (nodes,)."""
-    parts: FloatArray = np.where(counted > 0, free / np.maximum(counted, 1), 0.0).sum(axis=1)
-    return parts
 
 
 @lru_cache(maxsize=16)
@@ -128,8 +111,8 @@ def asks(system: System, jobs: JobTable) -> tuple[IntArray, IntArray]:
     A job of one unit takes all of it with that.
     """
     kept = _kept(system)
-    more = [len(system.resources) + k for k in kept]
-    unit, first = np.split(with_first(system, jobs.block)[_ROWS:].T[:, [*kept, *more]], 2, axis=1)
+    units, once = apart(system, jobs.block)
+    unit, first = units[_ROWS:].T[:, kept], once.T[:, kept]
     alone = (jobs.units == 1)[:, None]
     return unit + np.where(alone, first, 0), np.where(alone, 0, first)
 
@@ -284,7 +267,7 @@ class _Asked:
             if position not in self.jobs:
                 return None
             ask = self._ask(position)
-            if not ask.firsts(ahead.in_service).any():
+            if not ask.fits(ahead.in_service):
                 continue
             lasts_s = int(whole.queue.expected_s[position])
             now_free = ahead.during(lasts_s)
@@ -315,7 +298,7 @@ class _Asked:
         """
         ask, ahead = self._ask(position), self._ahead
         lasts_s = int(self._whole.queue.expected_s[position])
-        if ask.firsts(self._beside(ahead.during(lasts_s), position, lasts_s)).any():
+        if ask.fits(self._beside(ahead.during(lasts_s), position, lasts_s)):
             return self._whole.now
         last = len(ahead.time_s) - 1 if exactly else 0
         held = None if self._held is None else self._held[1]
@@ -383,7 +366,7 @@ class _Asked:
 
         It is on the nodes that the dispatcher chose for its units, if one of them can be the first.
         """
-        ask, nodes = self._ask(position), dict(nodes)
+        ask, nodes, counted = self._ask(position), dict(nodes), self._plain.system.counted
         kept = -1
         if self._held is not None and self._held[0] == position:
             kept = self._held[1].nodes[0]
@@ -393,13 +376,14 @@ class _Asked:
             nodes[kept] = nodes.get(kept, 0) + 1
             nodes = {node: units for node, units in nodes.items() if units}
         node, units = np.array(list(nodes.items()), dtype=np.int64).T
-        if units.sum() == ask.units and (units <= ask.room(free[node])).all():
-            able = node[(free[node] - ask.first >= units[:, None] * np.maximum(ask.unit, 0)).all(1)]
-            if len(able):
-                parts = _free_parts(free[able], self._plain.system.counted[able])
-                first = kept if kept in able else int(able[np.argmin(parts)])
+        if units.sum() == ask.units and (units <= room_in(free[node], ask.unit, ask.units)).all():
+            asks = units[:, None] * np.maximum(ask.unit, 0) + ask.first
+            able = node[(free[node] >= asks).all(axis=1)].tolist()
+            if able:
+                fullest = min(able, key=lambda k: kernels.fullness(free, counted, k))
+                first = kept if kept in able else fullest
                 return {first: nodes[first], **nodes}
-        return ask.place(free, self._plain.system.counted)
+        return ask.place(free, counted)
 
     def _holds(self, decision: Decision) -> bool:
         """Whether later starts are still possible, now that first nodes are chosen."""
@@ -489,33 +473,25 @@ class _Ahead:
     """
 
     def __init__(self, plain: Instance) -> None:
-        running, self._now = plain.running, plain.now
-        self._down = plain.down
+        self._now, self._down = plain.now, plain.down
         self.in_service = plain.system.capacity.copy()
         self.in_service[plain.down] = 0
-        owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
-        ours = [(r, node) for r in plain.reservations for node in r.nodes]
-        now = [(r, node) for r, node in ours if r.start_s <= plain.now < r.end_s]
-        shape = (len(now), plain.free.shape[1])
-        amounts = np.array([r.capacity for r, _ in now], dtype=np.int64).reshape(shape)
-        end_s = np.append(running.end_s[owner], [r.end_s for r, _ in now]).astype(np.int64)
-        order = np.argsort(end_s, kind="stable")
-        self._end_s = end_s[order]
-        self._node = np.append(running.node, [node for _, node in now]).astype(np.int64)[order]
-        held = np.maximum(running.jobs.request[owner], 0) * running.units[:, None]
-        self._amount = np.concatenate((held, amounts))[order]
-        coming_s = {r.end_s for r in plain.reservations if r.start_s > plain.now}
-        self.time_s = sorted({*np.unique(self._end_s).tolist(), *coming_s}) or [plain.now + 1]
-        self._begins_s = sorted({r.start_s for r in plain.reservations if r.start_s > plain.now})
+        held, now = held_in(plain), plain.now
+        later = held.start_s > now
+        begun = np.flatnonzero(~later & (held.end_s > now))
+        order = begun[np.argsort(held.end_s[begun], kind="stable")]
+        self._end_s, self._node = held.end_s[order], held.node[order]
+        self._amount = np.maximum(held.amount[order], 0)
+        self.time_s = np.union1d(self._end_s, held.end_s[later]).tolist() or [now + 1]
+        self._begins_s = np.unique(held.start_s[later]).tolist()
         self._known: dict[int, IntArray] = {}
         self._free = plain.free
         self._at_begins = [plain.free.copy()]
         """What is free now, and when each reservation begins."""
         for time_s in self._begins_s:
             free = self._given_back(time_s)
-            for r, node in ours:
-                if plain.now < r.start_s <= time_s < r.end_s:
-                    free[node] -= np.array(r.capacity, dtype=np.int64)
+            on = later & (held.start_s <= time_s) & (time_s < held.end_s)
+            np.subtract.at(free, held.node[on], held.amount[on])
             self._at_begins.append(free)
 
     def _given_back(self, time_s: int) -> IntArray:
@@ -540,8 +516,7 @@ class _Ahead:
         """
 
         def fits(k: int) -> bool:
-            free = self.free(k) if held is None else _less(self.free(k), held)
-            return bool(ask.firsts(free).any())
+            return ask.fits(self.free(k) if held is None else _less(self.free(k), held))
 
         return bisect_left(range(min(len(self.time_s), last)), True, key=fits)
 

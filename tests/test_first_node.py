@@ -31,6 +31,7 @@ from cpdispatch.system import Limit, NodeGroup, System, with_capacity
 from cpdispatch.verify.violation import Kind
 from cpdispatch.workloads import column_map, from_table, prepare, table
 from tests.effort import examples
+from tests.oracles.plain_first_node import PlainAsk
 from tests.simulator.test_events import changes, failures, of
 from tests.strategies import instances, taken_once
 
@@ -375,10 +376,11 @@ def test_kernels_place_a_job_as_their_plain_twin_does(
 ) -> None:
     left = np.array([[*row, 90] for row in free])
     counted = np.full_like(left, 6) * [1, 1, 0]
-    ask = first_node.Ask(np.array([*unit, -limit]), np.array([*first, 0]), units)
-    both = np.concatenate((ask.unit, ask.first))
+    ask = PlainAsk(np.array([*unit, -limit]), np.array([*first, 0]), units)
+    both = ask.row
     found = ask.place(left, counted)
     assert kernels.fits(left, both, units) == (found is not None)
+    assert first_node.Ask(ask.unit, ask.first, units).place(left, counted) == found
     if found is None:
         return
     node, many = np.empty((2, len(left)), dtype=np.int64)
@@ -807,7 +809,7 @@ def test_explain_says_second_by_second_whether_a_job_fits(case: tuple[Workload, 
     for row in np.flatnonzero(schedule.start_s > schedule.submit_s).tolist():
         asks, none = schedule.asks(row), np.zeros(kinds, dtype=np.int64)
         first = asks[kinds:] if len(asks) > kinds else none
-        ask = first_node.Ask(asks[:kinds], first, int(schedule.units[row]))
+        ask = PlainAsk(asks[:kinds], first, int(schedule.units[row]))
         for stretch in explain(schedule, int(schedule.id[row])).stretches:
             for second in range(stretch.from_s, stretch.until_s):
                 holds = schedule.during(second, second + 1)
@@ -819,7 +821,7 @@ def test_explain_says_second_by_second_whether_a_job_fits(case: tuple[Workload, 
                     if run.system.resources[once] in stretch.lacking:
                         unit = np.where(np.arange(kinds) == kind, ask.unit, 0)
                         amount = np.where(np.arange(kinds) == kind, first, 0)
-                        alone = first_node.Ask(unit, amount, ask.units)
+                        alone = PlainAsk(unit, amount, ask.units)
                         assert alone.room(free).sum() >= ask.units
                         assert not alone.firsts(free).any()
 

@@ -13,7 +13,7 @@ from cpdispatch.heuristics.allocate import held_at
 from cpdispatch.heuristics.profiles.per_class import Timelines, classes_of, joined, of_nodes
 from cpdispatch.heuristics.profiles.profile import one_row
 from cpdispatch.heuristics.schedule_generation import Jobs
-from cpdispatch.instance import Instance
+from cpdispatch.instance import Instance, Power
 from cpdispatch.jobs import JobTable
 
 
@@ -76,11 +76,16 @@ def _with_power(instance: Instance, lines: Timelines, held: Held) -> Timelines:
     """The timelines with what is left under the power cap, where there is one."""
     if instance.power is None:
         return lines
-    start_s, end_s = held.power_start_s, held.power_end_s
-    time = np.unique(np.concatenate((start_s, end_s, [instance.now])))
-    runs = (start_s <= time[:, None]) & (time[:, None] < end_s)
-    free = instance.power.cap - runs.astype(np.int64) @ held.watts
-    return lines._replace(power=one_row(time, np.maximum(free, 0)[:, None]))
+    time_s = np.unique(np.concatenate((held.power_start_s, held.power_end_s, [instance.now])))
+    return lines._replace(power=one_row(time_s, power_left(instance.power, held, time_s)[:, None]))
+
+
+def power_left(power: Power, held: Held, time_s: IntArray) -> IntArray:
+    """Watts left under a cap from each of some ascending times on, not below 0, shape (times,)."""
+    change = np.zeros(len(time_s) + 1, dtype=np.int64)
+    np.add.at(change, np.searchsorted(time_s, held.power_start_s), held.watts)
+    np.subtract.at(change, np.searchsorted(time_s, held.power_end_s), held.watts)
+    return np.maximum(power.cap - np.cumsum(change[:-1]), 0)
 
 
 def jobs_of(

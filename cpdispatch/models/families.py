@@ -18,7 +18,8 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.compile import allocating, kernel
-from cpdispatch.heuristics.allocate import apart, held_at
+from cpdispatch.heuristics.allocate import apart
+from cpdispatch.heuristics.schedule_input import Held, held_in, power_left
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 
@@ -117,12 +118,13 @@ def families(instance: Instance, chosen: IntArray) -> Families:
     if len(first):  # of a resource type alone
         counts += np.where(shape.sum(axis=1) == 1, shape.T, 0).T @ first
     demand = np.multiply(counts, among, order="C")
-    since, change, left = _changes(instance, capacity)
+    held = held_in(instance)
+    since, change, left = _changes(instance.now, held, capacity)
     free = _over_time(left, instance.system.group_of, shape, where, len(since), *change)
     if instance.power is not None:
         name.append("power")
         demand = np.vstack((demand, instance.job_power(taken)))
-        free = np.vstack((free, _power_over_time(instance, since)))
+        free = np.vstack((free, power_left(instance.power, held, since)))
     _tighten(demand, free)
     name, free, demand = _short(name, free, demand)
     row, size = _bundles(demand, free)
@@ -204,45 +206,21 @@ def distinct(columns: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
 
 
 def _changes(
-    instance: Instance, capacity: IntArray
+    now: int, held: Held, capacity: IntArray
 ) -> tuple[IntArray, tuple[IntArray, IntArray, IntArray], IntArray]:
     """The times at which free capacity changes, the changes, and what is free on each node now.
 
     A change is the segment, the node, and the amount of each resource. Free capacity may be below
     0 where a reservation and a job meet, and is never above 0 on a node that is down.
     """
-    running, now, end_s = instance.running, instance.now, instance.running.planned_end_s()
-    owner, amount = held_at(instance.system, running.jobs, running.offset, running.units)
-    left = capacity.copy()
-    np.subtract.at(left, running.node, amount)
-    times, nodes, amounts = [end_s[owner]], [running.node], [amount]
-    for reservation in instance.reservations:
-        at = np.array(reservation.nodes, dtype=np.int64)
-        held = np.repeat(np.array([reservation.capacity], dtype=np.int64), len(at), axis=0)
-        for time, back in ((reservation.start_s, -held), (reservation.end_s, held)):
-            if time <= now:
-                left[at] += back
-            else:
-                times.append(np.full(len(at), time))
-                nodes.append(at)
-                amounts.append(back)
-    when, where = np.concatenate(times), np.concatenate(nodes)
-    since = np.unique(np.concatenate(([now], when, end_s)))
+    later, left = held.start_s > now, capacity.copy()
+    np.subtract.at(left, held.node[~later], held.amount[~later])
+    when = np.concatenate((held.start_s[later], held.end_s))
+    where = np.concatenate((held.node[later], held.node))
+    amount = np.concatenate((-held.amount[later], held.amount))
+    since = np.unique(np.concatenate(([now], when, held.power_end_s)))
     order = np.lexsort((where, when))
-    segment = np.searchsorted(since, when[order])
-    return since, (segment, where[order], np.concatenate(amounts)[order]), left
-
-
-def _power_over_time(instance: Instance, since: IntArray) -> IntArray:
-    """Watts left under the cap in each segment, not below 0."""
-    assert instance.power is not None
-    running = instance.running
-    draws = instance.job_power(running.jobs)
-    last = len(since) - 1
-    back = np.zeros(len(since), dtype=np.int64)
-    np.add.at(back, np.minimum(np.searchsorted(since, running.planned_end_s()), last), draws)
-    left: IntArray = instance.power.cap - draws.sum() + np.cumsum(back)
-    return np.maximum(left, 0)
+    return since, (np.searchsorted(since, when[order]), where[order], amount[order]), left
 
 
 def _short(

@@ -44,7 +44,7 @@ from cpdispatch.models.certificate import Result, certify
 from cpdispatch.models.copies import CopiesModel
 from cpdispatch.models.counts import CountsModel
 from cpdispatch.models.node_problem import NodePlan, NodeProblem, asked_of, own_limits
-from cpdispatch.models.objective import Cost, Weights
+from cpdispatch.models.objective import Cost
 from cpdispatch.models.part import could_run
 from cpdispatch.models.pooled import Pool
 from cpdispatch.models.pooled_model import PooledModel, PooledProblem
@@ -55,6 +55,7 @@ from cpdispatch.models.search import (
     PlanT,
     Search,
 )
+from cpdispatch.models.timing import TimedProblem
 
 PARTS_PER_S = 100_000
 """Parts of a model that a second of budget allows: larger models are not even built."""
@@ -128,16 +129,12 @@ VARIANTS: Mapping[str, Variant] = {
 # ---------------------------------------------------------------------------------- the problem
 
 
-class Posed(Protocol[PlanT]):
+class Posed(TimedProblem, Protocol[PlanT]):
     """A problem, on the pool or on the nodes, whose plans are of type PlanT."""
 
     @property
     def cost(self) -> Cost:
         """What to minimise, exactly."""
-
-    @property
-    def weights(self) -> Weights:
-        """The same in integers."""
 
     @property
     def earliest_s(self) -> IntArray:
@@ -322,13 +319,9 @@ class Thesis:
     def _search_anyway(self, instance: Instance) -> None:
         """Search for a plan even if the first one is proven to be the best, as on most toys."""
         chosen, budget = select(instance, self.variant, self.m), Budget(self.limit_s, live=True)
-        rest = instance, chosen, self.variant, self.objective
-        if self.variant.on_pool:
-            pooled = pose_on_pool(*rest)
-            self._search_on(pooled, pooled.first_plan()[0], 1, budget)
-        else:
-            problem = pose_on_nodes(*rest)
-            self._search_on(problem, problem.first_plan()[0], 1, budget)
+        pose = pose_on_pool if self.variant.on_pool else pose_on_nodes
+        problem: Posed[Any] = pose(instance, chosen, self.variant, self.objective)
+        self._search_on(problem, problem.first_plan()[0], 1, budget)
 
     def solve(self, problem: Posed[PlanT], budget: Budget) -> tuple[PlanT, Result]:
         """The best plan that is found within the budget, with its bound."""

@@ -16,6 +16,8 @@ from cpdispatch.compile import kernel
 from cpdispatch.extra import check, needed
 from cpdispatch.jobs import UNKNOWN, Job, Workload
 from cpdispatch.predict.actual import Actual
+from cpdispatch.predict.recent import Recent
+from cpdispatch.predict.trees import children
 from cpdispatch.workloads.clock import DAY_S, WEEK_S, wall_s
 
 if TYPE_CHECKING:
@@ -94,15 +96,14 @@ def train(lesson: Lesson, seed: int) -> ClassForest:
     )
     trees = [made.tree_ for made in classifier.fit(*lesson).estimators_]
     root = np.cumsum([0, *(tree.node_count for tree in trees)])[:-1]
-    before = np.repeat(root, [tree.node_count for tree in trees])
-    left, right, feature, threshold, value = (
+    feature, threshold, value = (
         np.concatenate([getattr(tree, name) for tree in trees])
-        for name in ("children_left", "children_right", "feature", "threshold", "value")
+        for name in ("feature", "threshold", "value")
     )
     return ClassForest(
         root,
-        np.where(left < 0, -1, left + before),
-        np.where(right < 0, -1, right + before),
+        children([tree.children_left for tree in trees], root),
+        children([tree.children_right for tree in trees], root),
         feature.astype(np.int64),
         threshold,
         value[:, 0, 1] / value[:, 0].sum(axis=1),
@@ -112,20 +113,17 @@ def train(lesson: Lesson, seed: int) -> ClassForest:
 
 def grown_together(parts: Sequence[ClassForest]) -> ClassForest:
     """The forest of the trees of all parts, which have equally many."""
-    size = [len(part.left) for part in parts]
-    before = np.cumsum([0, *size])[:-1]
-    moved = [
-        part._replace(
-            root=part.root + shift,
-            left=np.where(part.left < 0, -1, part.left + shift),
-            right=np.where(part.right < 0, -1, part.right + shift),
-        )
-        for part, shift in zip(parts, before.tolist(), strict=True)
-    ]
+    before = np.cumsum([0, *(len(part.left) for part in parts)])[:-1]
     joined = {
-        name: np.concatenate([getattr(p, name) for p in moved]) for name in ClassForest._fields
+        name: np.concatenate([getattr(p, name) for p in parts]) for name in ClassForest._fields
     }
-    return ClassForest(**{**joined, "importance": np.mean([p.importance for p in parts], axis=0)})
+    joined |= {
+        "root": np.concatenate([p.root + at for p, at in zip(parts, before, strict=True)]),
+        "left": children([part.left for part in parts], before),
+        "right": children([part.right for part in parts], before),
+        "importance": np.mean([part.importance for part in parts], axis=0),
+    }
+    return ClassForest(**joined)
 
 
 @dataclass(slots=True)
@@ -264,10 +262,10 @@ class Classes:
     _runtime_s: IntArray = field(init=False, repr=False)
     _count: IntArray = field(default_factory=lambda: np.zeros(_STEPS, dtype=np.int64), repr=False)
     _ended: int = field(default=0, repr=False)
-    _histories: tuple[dict[Hashable, _History], ...] = field(
-        default_factory=lambda: tuple({} for _ in _CATEGORIES), repr=False
+    _histories: tuple[Recent[Hashable, _History], ...] = field(
+        default_factory=lambda: tuple(Recent(REMEMBERED) for _ in _CATEGORIES), repr=False
     )
-    _asked: dict[int, _Asked] = field(default_factory=dict, repr=False)
+    _asked: Recent[int, _Asked] = field(default_factory=lambda: Recent(REMEMBERED), repr=False)
     _lesson: Lesson | None = field(default=None, repr=False)
     _parts: list[ClassForest] = field(default_factory=list, repr=False)
     _due_s: int | None = field(default=None, repr=False)
@@ -346,8 +344,8 @@ class Classes:
     def predict(self, job: Job, now: int) -> float:
         """Return the divider for a small job, the requested time for a large one."""
         asked = self._look_at(job)
-        if now == job.submit_s:
-            _keep(self._asked, job.id, self._asked.get(job.id, asked))
+        if now == job.submit_s and self._asked.get(job.id) is None:
+            self._asked.set(job.id, asked)
         return max(min(asked.divider_s, job.requested_s - 1), 1) if asked.small else job.requested_s
 
     def bound(self, job: Job) -> int | None:
@@ -357,7 +355,7 @@ class Classes:
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """Take note of the job's class; once a week, begin to train the forest."""
-        asked = self._asked.pop(job.id, None) or self._look_at(job)
+        asked = self._asked.pop(job.id) or self._look_at(job)
         if asked.classified:
             tally = self.weeks.setdefault(job.submit_s // WEEK_S, Tally())
             tally.add(runtime_s <= asked.divider_s, asked.small, asked.divider_s)
@@ -370,7 +368,7 @@ class Classes:
         if job.user != UNKNOWN:
             small = runtime_s <= self.divider_s
             for of_key, key in zip(self._histories, _keys(job), strict=True):
-                _keep(of_key, key, of_key.pop(key, _History()).and_then(small))
+                of_key.set(key, (of_key.get(key) or _History()).and_then(small))
         if self.runtimes_s is None:
             self._begin_when_due(job.submit_s + runtime_s)
             self._train_on()
@@ -433,13 +431,6 @@ def _keys(job: Job) -> tuple[Hashable, ...]:
     """What the user's jobs have in common with this one, in the order of the categories."""
     user = job.user
     return (user, _processors(job)), (user, job.requested_s), (user, _weekday(job))
-
-
-def _keep(known: dict[Any, Any], key: Hashable, value: object) -> None:
-    """Put into a dictionary; the oldest leaves one that is full."""
-    known[key] = value
-    if len(known) > REMEMBERED:
-        del known[next(iter(known))]
 
 
 def _share(part: int, whole: int) -> float:

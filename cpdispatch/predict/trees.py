@@ -69,15 +69,16 @@ def grow(features: NDArray[np.float32], runtime_s: IntArray, seed: int) -> Trees
     return Trees(
         feature=np.concatenate([tree.feature for tree in trees]),
         threshold=np.concatenate([tree.threshold for tree in trees]),
-        left=_children([tree.children_left for tree in trees], root),
-        right=_children([tree.children_right for tree in trees], root),
+        left=children([tree.children_left for tree in trees], root),
+        right=children([tree.children_right for tree in trees], root),
         root=root,
         first=np.concatenate(([0], np.cumsum(jobs))),
         runtime_s=runtimes[np.argsort(leaf, kind="stable")],
     )
 
 
-def _children(of: list[IntArray], root: IntArray) -> IntArray:
+def children(of: list[IntArray], root: IntArray) -> IntArray:
+    """The children of the nodes of trees that are put one after the other; -1 for a leaf."""
     shifted = [np.where(each < 0, -1, each + at) for each, at in zip(of, root, strict=True)]
     return np.concatenate(shifted)
 

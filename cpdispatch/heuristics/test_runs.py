@@ -27,6 +27,7 @@ from cpdispatch.heuristics.allocate import (
     NO_CHANGES,
     as_placements,
     free_over_time,
+    held_at,
     power_unit,
     with_first,
 )
@@ -396,24 +397,17 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
     stopped, running, queue = instance.stopped, instance.running, instance.queue
     assert stopped is not None
     held = stopped.held()
+    placed = Placements.of({position: held[position][1] for position in killed})
+    jobs = queue.take(placed.position)
     free = instance.free.copy()
-    node, units, lengths = [], [], []
-    for position in killed:
-        nodes = held[position][1]
-        for at, many in nodes.items():
-            free[at] -= many * queue.request[position]
-        node += list(nodes)
-        units += list(nodes.values())
-        lengths.append(len(nodes))
+    _, taken = held_at(instance.system, jobs, placed.offset, placed.units)
+    np.subtract.at(free, placed.node, taken)
     start_s = np.array([held[position][0] for position in killed], dtype=np.int64)
     until_s = np.full(len(killed), instance.now + instance.restart_cost_s, dtype=np.int64)
-    block, longer_s = (
-        queue.block[:, list(killed)].copy(),
-        until_s - start_s + instance.restart_cost_s,
-    )
+    block, longer_s = jobs.block.copy(), until_s - start_s + instance.restart_cost_s
     block[[Column.REQUESTED, Column.EXPECTED]] += longer_s
-    planned_s = (running.jobs.planned_s, queue.planned_s[list(killed)] + longer_s)
-    more = np.cumsum(lengths, dtype=np.int64) + running.offset[-1]
+    planned_s = (running.jobs.planned_s, jobs.planned_s + longer_s)
+    more = placed.offset[1:] + running.offset[-1]
     bound_s = running.bound_s
     if bound_s is None:
         bound_s = np.zeros(len(running), dtype=np.int64)
@@ -427,8 +421,8 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
         sealed(np.concatenate((running.end_s, until_s))),
         sealed(np.concatenate((running.overdue, np.zeros(len(killed), dtype=np.int64)))),
         sealed(np.concatenate((running.offset, more))),
-        sealed(np.concatenate((running.node, np.array(node, dtype=np.int64)))),
-        sealed(np.concatenate((running.units, np.array(units, dtype=np.int64)))),
+        sealed(np.concatenate((running.node, placed.node))),
+        sealed(np.concatenate((running.units, placed.units))),
         sealed(np.concatenate((bound_s, instance.now - start_s))),
     )
     left = {position: of for position, of in held.items() if position not in killed}

@@ -103,6 +103,8 @@ def _figures(made: Workload, system: System | None, work_core_s_mean: float) -> 
     """Figures of a workload: its span, offered load, serial jobs, what jobs ask for."""
     import numpy as np
 
+    from cpdispatch.workloads.slots import processors_of
+
     table = made.table
     span_s = int(np.ptp(table.submit_s))
     asked = (table.units * made.runtime_s) @ table.request
@@ -119,22 +121,13 @@ def _figures(made: Workload, system: System | None, work_core_s_mean: float) -> 
     return {
         "days": span_s / 86_400,
         "load": load,
-        "serial": float(np.mean(_cores(made) == 1)),
+        "serial": float(np.mean(processors_of(made) == 1)),
         "work_core_s_mean": work_core_s_mean,
         "asking": {
             name: float(np.mean(column > 0))
             for name, column in zip(made.resources, table.request.T, strict=True)
         },
     }
-
-
-def _cores(workload: Workload) -> Any:
-    """Processors of every job, shape (jobs,)."""
-    import numpy as np
-
-    names = workload.resources
-    cores = workload.table.request[:, names.index("core")] if "core" in names else 1
-    return workload.table.units * np.maximum(cores, 1)
 
 
 def _work_core_s(
@@ -144,15 +137,12 @@ def _work_core_s(
 
     Without any performance, processors work as cores do and nothing else works.
     """
-    import numpy as np
+    from cpdispatch.workloads.slots import power_of, processors_of
 
     if performance is None:
-        return np.asarray(_cores(workload) * workload.runtime_s, dtype=np.float64)
-    rates = performance.log if of_log else performance.system
-    gflops = np.array([rates.get(name, 0.0) for name in workload.resources])
-    table = workload.table
-    gflop = table.units * (table.request @ gflops) * workload.runtime_s
-    return np.asarray(gflop / performance.system["core"], dtype=np.float64)
+        return (processors_of(workload) * workload.runtime_s).astype(float)
+    power = power_of(workload, performance.log if of_log else performance.system)
+    return power * workload.runtime_s / performance.system["core"]
 
 
 def _plotted(workload: Workload, work_core_s: FloatArray) -> PlottedWorkload:

@@ -238,7 +238,7 @@ def fit(workload: Workload, performance: Mapping[str, float] | None = None) -> S
     slots: FloatArray = np.bincount(slot_of(wall), minlength=SLOTS) * np.float64(SLOTS / len(wall))
     weekdays = np.nan_to_num(by_day(wall, weekday_of, 7), nan=1.0)
     months = np.nan_to_num(by_day(wall, month_of, 12), nan=1.0)
-    processors, power = _power(workload, rates)
+    processors, power = processors_of(workload), _power(workload, rates)
     runtimes_s, requested_s = _requests(workload)
     sizes, size_jobs = np.unique(processors, return_counts=True)
     return SlotModel(
@@ -278,28 +278,35 @@ def _gaps(wall: IntArray, start_s: int, rate: FloatArray) -> tuple[float, ...]:
     return tuple((quantiles / mean).tolist()) if mean > 0 else (1.0,) * len(QUANTILES)
 
 
-def _power(workload: Workload, rates: Mapping[str, float]) -> tuple[IntArray, FloatArray]:
-    """Processors of each job, and the GFLOPS of all that it asks for; shape (jobs,) each."""
-    table = workload.table
-    known = [name in rates for name in workload.resources]
-    if not any(known):
+def processors_of(workload: Workload) -> IntArray:
+    """Processors of each job, shape (jobs,)."""
+    names = workload.resources
+    cores = workload.table.request[:, names.index("core")] if "core" in names else 1
+    return workload.table.units * np.maximum(cores, 1)
+
+
+def power_of(workload: Workload, rates: Mapping[str, float]) -> FloatArray:
+    """GFLOPS of all that each job asks for, shape (jobs,)."""
+    gflops = np.array([rates.get(name, 0.0) for name in workload.resources])
+    power: FloatArray = workload.table.units * (workload.table.request @ gflops)
+    return power
+
+
+def _power(workload: Workload, rates: Mapping[str, float]) -> FloatArray:
+    """The same, where every job asks for something that works."""
+    if not any(name in rates for name in workload.resources):
         raise UsageError(
             f"performance of {', '.join(rates) or 'nothing'}: the jobs of {workload.name} ask for "
             f"{', '.join(workload.resources)}"
         )
-    gflops = np.array([rates.get(name, 0.0) for name in workload.resources])
-    if "core" in workload.resources:
-        cores = np.maximum(table.request[:, workload.resources.index("core")], 1)
-    else:
-        cores = np.ones(len(table), dtype=np.int64)
-    power = table.units * (table.request @ gflops)
+    power = power_of(workload, rates)
     if not np.all(power > 0):
         position = int(np.argmin(power))
         raise InputError(
-            f"job {table.id[position]} asks for nothing of {', '.join(rates)}", file=workload.name,
-            advice="state the performance of all resource types that work",
+            f"job {workload.table.id[position]} asks for nothing of {', '.join(rates)}",
+            file=workload.name, advice="state the performance of all resource types that work",
         )  # fmt: skip
-    return table.units * cores, power
+    return power
 
 
 def _classes(processors: IntArray, work: FloatArray) -> tuple[SizeClass, ...]:

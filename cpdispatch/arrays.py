@@ -17,6 +17,12 @@ ByteArray: TypeAlias = NDArray[np.int8]
 Array = TypeVar("Array", bound=NDArray[Any])
 
 
+def ranges(first: IntArray, count: IntArray) -> IntArray:
+    """The numbers of all ranges of ``count`` that begin at ``first``, one after the other."""
+    before = np.cumsum(count) - count
+    return np.repeat(first - before, count) + np.arange(count.sum())
+
+
 def compact(column: IntArray) -> IntArray:
     """The same column; where all values are equal, it has one in memory."""
     constant = len(column) > 0 and bool((column == column[0]).all())

@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 
 from cpdispatch import verify
-from cpdispatch.arrays import ByteArray, IntArray, sealed
+from cpdispatch.arrays import ByteArray, IntArray, ranges, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError
 from cpdispatch.heuristics import kernels
@@ -440,7 +440,7 @@ def _with_more_rows(running: Running, system: System) -> tuple[Running, IntArray
     count = np.diff(running.offset)
     lengths = np.where(more, 1, count[pick])
     offset = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    entry = np.repeat(running.offset[:-1][pick] - offset[:-1], lengths) + np.arange(offset[-1])
+    entry = ranges(running.offset[:-1][pick], lengths)
     units = running.units[entry]
     units[offset[:-1][more]] = 1
     kept = _kept(system)

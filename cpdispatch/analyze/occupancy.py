@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.analyze.energy import Drawn
-from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.arrays import BoolArray, IntArray, ranges
 from cpdispatch.energy import Steps
 from cpdispatch.system import System, room_beside_once, room_in
 
@@ -75,8 +75,7 @@ class Attempts:
         which = meets.nonzero()[0]
         count = self.offset[which + 1] - self.offset[which]
         attempt = np.repeat(which, count)
-        first = np.cumsum(count) - count
-        entry = np.repeat(self.offset[which] - first, count) + np.arange(len(attempt))
+        entry = ranges(self.offset[which], count)
         node, units = (part[entry].astype(np.int64) for part in (self.node, self.units))
         return Holds(
             self.row[attempt], node, units, self.start_s[attempt], self.end_s[attempt],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, ranges
 from cpdispatch.compiled.layout import (
     BY_SERIAL,
     DEMAND,
@@ -100,10 +100,9 @@ def _hold_on(was: Nodes, nodes: Nodes, tables: Tables) -> None:
     nodes.free[:], nodes.pool[:] = was.free, was.pool
     running = tables.running[JOB, : state.running]
     count = outcome[ENTRIES, running]
-    begins = np.cumsum(count) - count
-    pick = np.repeat(outcome[FIRST_ENTRY, running] - begins, count) + np.arange(count.sum())
+    pick = ranges(outcome[FIRST_ENTRY, running], count)
     nodes.node[: len(pick)], nodes.units[: len(pick)] = was.node[pick], was.units[pick]
-    outcome[FIRST_ENTRY, running], state.entries = begins, len(pick)
+    outcome[FIRST_ENTRY, running], state.entries = np.cumsum(count) - count, len(pick)
     for queue in queues(tables):
         size = int(queue.marks.tail)
         job = queue.place[JOB, :size]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.arrays import BoolArray, IntArray, ranges
 from cpdispatch.compile import allocating, kernel
 from cpdispatch.decision import NO_START
 from cpdispatch.heuristics.profiles.per_class import (
@@ -243,8 +243,7 @@ class ScheduleGenerator:
         """
         count, used = np.diff(ends), int(ends[-1])
         nodes = (slices.last - slices.first)[:used]
-        within = np.arange(nodes.sum()) - np.repeat(np.cumsum(nodes) - nodes, nodes)
-        node = self.member[np.repeat(slices.first[:used], nodes) + within]
+        node = self.member[ranges(slices.first[:used], nodes)]
         units = np.repeat(slices.units[:used], nodes)
         owner = np.repeat(np.repeat(order, count), nodes)
         by_job = np.argsort(owner, kind="stable")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, ranges
 from cpdispatch.decision import Certificate, Decision, Placements, Reason
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.live import Dispatched
@@ -329,8 +329,7 @@ class Records:
         for begin in range(0, len(count), _JOBS):
             jobs = slice(begin, begin + _JOBS)
             entries = slice(offset[begin], offset[begin] + count[jobs].sum())
-            shift = first[jobs] - offset[begin : begin + len(count[jobs])]
-            pick = np.repeat(shift, count[jobs]) + np.arange(entries.start, entries.stop)
+            pick = ranges(first[jobs], count[jobs])
             node[entries], units[entries] = self.node[pick], self.units[pick]
         return offset, node, units
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch import dispatch, predict
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, ranges
 from cpdispatch.compiled import layout
 from cpdispatch.compiled.memory import BEFOREHAND, take
 from cpdispatch.compiled.replay import Replay, Replays
@@ -198,9 +198,7 @@ class _Part:
             node, units = np.zeros_like(jobs), replay.tables.jobs[layout.UNITS, jobs]
         else:
             count = outcome[layout.ENTRIES, jobs]
-            begins = np.cumsum(count) - count
-            shift = outcome[layout.FIRST_ENTRY, jobs] - begins
-            pick = np.repeat(shift, count) + np.arange(count.sum())
+            pick = ranges(outcome[layout.FIRST_ENTRY, jobs], count)
             node, units = nodes.node[pick], nodes.units[pick]
         self._first[rows], self._count[rows] = self._entries + np.cumsum(count) - count, count
         self._entries += len(node)

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import IntArray, ranges, sealed
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import UNKNOWN, Column, JobTable, Terms, Workload
 from cpdispatch.parameters import whole
@@ -104,7 +104,7 @@ def resample(workload: Workload, weeks: int, seed: int = 0, presence: Presence =
     wanted = (np.arange(len(users))[:, None] * count + drawn).ravel()
     begin = np.searchsorted(key[order], wanted)
     taken = np.searchsorted(key[order], wanted, side="right") - begin
-    picked = positions[order[_ranges(begin, taken)]]
+    picked = positions[order[ranges(begin, taken)]]
     made = np.repeat(np.tile(np.arange(weeks), len(users)), taken)
     if not len(picked):
         raise InputError(
@@ -157,14 +157,6 @@ def _active(
     np.minimum.at(first, of_user, week)
     np.maximum.at(last, of_user, week)
     return first, last - first + 1
-
-
-def _ranges(begin: IntArray, lengths: IntArray) -> IntArray:
-    """The numbers of all ranges that begin there and are so long, one after the other."""
-    skipped = np.cumsum(lengths) - lengths
-    return np.asarray(
-        np.arange(int(lengths.sum())) + np.repeat(begin - skipped, lengths), dtype=np.int64
-    )
 
 
 def moved(begin_s: IntArray | None, by_s: IntArray | int) -> IntArray | None:

@@ -30,7 +30,6 @@ FORMAT = "cpdispatch-slurm-durations/1"
 NAME = "durations.json"
 ENDED_MOST = 20_000
 """So many jobs that have ended are kept, the last ones."""
-"""What ended since is still known to Slurm: its MinJobAge is 300 s unless a site changes it."""
 _END, _SUBMIT, _START = range(3)
 
 Life: TypeAlias = tuple[str, int]

@@ -34,7 +34,7 @@ from cpdispatch.events import (
     with_maintenance,
 )
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import system_fits, with_first
+from cpdispatch.heuristics.allocate import asked_in_all, system_fits, with_first
 from cpdispatch.instance import Instance, Power, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, bounding, given_s, known_s, refreshing, warm_up
@@ -224,10 +224,7 @@ class Simulation:
         self._over_cap = 0
         """How many jobs fit the system and draw more than the cap leaves from some time on."""
         if power_cap is not None:
-            table, unit = workload.table, np.array(system.unit_watts)
-            self._watts = table.units * (table.request @ unit)
-            for once, of in system.once:
-                self._watts += table.request[:, once] * unit[of]
+            self._watts = asked_in_all(system, workload.table) @ np.array(system.unit_watts)
         steps = [one for one in (power_cap, energy_price) if one is not None]
         self._let_happen(seen, events, switch_off_s, made([*made(data, seed), *steps], seed), seed)
         self._asked: Instance | None = None

@@ -91,6 +91,12 @@ def held_at(
     return owner, held
 
 
+def reserved(instance: Instance) -> IntArray:
+    """What reservations hold: start, end, node and amounts for each of their nodes."""
+    rows = [(r.start_s, r.end_s, k, *r.capacity) for r in instance.reservations for k in r.nodes]
+    return np.array(rows, dtype=np.int64).reshape(-1, 3 + len(instance.system.resources))
+
+
 def free_over_time(
     instance: Instance, jobs: int, end_s: IntArray | None = None, until_s: int = _ENDLESS
 ) -> NodeProfile:
@@ -104,7 +110,7 @@ def free_over_time(
         Nothing is held from then on.
     """
     running, system = instance.running, instance.system
-    rows = [(r, node) for r in instance.reservations for node in r.nodes]
+    rows = reserved(instance)
     ends = running.planned_end_s() if end_s is None else end_s
     return expected_profile(
         instance.now,
@@ -116,14 +122,10 @@ def free_over_time(
         running.offset,
         running.node,
         running.units,
-        sealed(np.array([min(r.start_s, until_s) for r, _ in rows], dtype=np.int64)),
-        sealed(np.array([min(r.end_s, until_s) for r, _ in rows], dtype=np.int64)),
-        sealed(np.array([node for _, node in rows], dtype=np.int64)),
-        sealed(
-            np.array([r.capacity for r, _ in rows], dtype=np.int64).reshape(
-                len(rows), len(system.resources)
-            )
-        ),
+        sealed(np.minimum(rows[:, 0], until_s)),
+        sealed(np.minimum(rows[:, 1], until_s)),
+        sealed(rows[:, 2].copy()),
+        sealed(rows[:, 3:].copy()),
         power_unit(instance),
         instance.power_free(),
     )

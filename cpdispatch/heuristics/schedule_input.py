@@ -9,7 +9,7 @@ import numpy as np
 
 from cpdispatch.access.spread import most_on_a_node
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.heuristics.allocate import held_at
+from cpdispatch.heuristics.allocate import held_at, reserved
 from cpdispatch.heuristics.profiles.per_class import Timelines, classes_of, joined, of_nodes
 from cpdispatch.heuristics.profiles.profile import one_row
 from cpdispatch.heuristics.schedule_generation import Jobs
@@ -42,19 +42,12 @@ def held_in(instance: Instance) -> Held:
     """What running jobs hold until their planned ends, and reservations while they last."""
     now, running, end_s = instance.now, instance.running, instance.running.planned_end_s()
     owner, held = held_at(instance.system, running.jobs, running.offset, running.units)
-    reserved = np.array(
-        [
-            (max(r.start_s, now), max(r.end_s, now), node, *r.capacity)
-            for r in instance.reservations
-            for node in r.nodes
-        ],
-        dtype=np.int64,
-    ).reshape(-1, 3 + len(instance.system.resources))
+    rows = reserved(instance)
     return Held(
-        np.concatenate((np.full(len(owner), now), reserved[:, 0])),
-        np.concatenate((end_s[owner], reserved[:, 1])),
-        np.concatenate((running.node, reserved[:, 2])),
-        np.concatenate((held, reserved[:, 3:])),
+        np.concatenate((np.full(len(owner), now), np.maximum(rows[:, 0], now))),
+        np.concatenate((end_s[owner], np.maximum(rows[:, 1], now))),
+        np.concatenate((running.node, rows[:, 2])),
+        np.concatenate((held, rows[:, 3:])),
         np.full(len(running), now),
         end_s,
         instance.job_power(running.jobs),

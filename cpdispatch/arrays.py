@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,6 +22,11 @@ def ranges(first: IntArray, count: IntArray) -> IntArray:
     """The numbers of all ranges of ``count`` that begin at ``first``, one after the other."""
     before = np.cumsum(count) - count
     return np.repeat(first - before, count) + np.arange(count.sum())
+
+
+def in_rows(pairs: Iterable[tuple[int, int]]) -> IntArray:
+    """Pairs, sorted, as two rows."""
+    return np.ascontiguousarray(np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T)
 
 
 def compact(column: IntArray) -> IntArray:

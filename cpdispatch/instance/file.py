@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from cpdispatch.access import SPREAD
 from cpdispatch.access.spread import LIMIT_TYPE
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import IntArray, in_rows, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.files import json_lines, parse_json, read_text, write_bytes
 from cpdispatch.instance import wishes
@@ -344,7 +344,7 @@ class _FileCheck(Check):
             return None
         self.no_cycle(read.queue)
         return Dependencies.of(
-            read.time, running.end_s, stated_s, think_s, _columns(pairs), _columns(pairs_running)
+            read.time, running.end_s, stated_s, think_s, in_rows(pairs), in_rows(pairs_running)
         )
 
     def dependent(
@@ -555,11 +555,6 @@ class _FileCheck(Check):
         )  # fmt: skip
         self.number(value, field, 0)
         self.need(value <= PRIORITY_MAX, field, value, f"must be {PRIORITY_MAX} or less")
-
-
-def _columns(pairs: list[tuple[int, int]]) -> IntArray:
-    """Pairs, sorted, as two rows."""
-    return np.ascontiguousarray(np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from cpdispatch.adapters.slurm.cluster import (
 )
 from cpdispatch.adapters.slurm.holders import Holds, Labels, running_of
 from cpdispatch.adapters.slurm.resources import Ask, More, Nodes
-from cpdispatch.arrays import BoolArray, IntArray, sealed
+from cpdispatch.arrays import BoolArray, IntArray, in_rows, sealed
 from cpdispatch.decision import Decision
 from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.instance import (
@@ -488,8 +488,8 @@ class _Taking(Nodes):
             running.end_s,
             np.array(begin_s, dtype=np.int64),
             np.zeros(len(asked), dtype=np.int64),
-            _columns([(k, queued[n]) for k, n in pairs if n in queued]),
-            _columns([(k, runs[n]) for k, n in pairs if n in runs]),
+            in_rows([(k, queued[n]) for k, n in pairs if n in queued]),
+            in_rows([(k, runs[n]) for k, n in pairs if n in runs]),
         )
 
     # --------------------------------------------------------------------- what is held already
@@ -645,8 +645,3 @@ class _Taking(Nodes):
             held = tuple(system.capacity[k].tolist())
             made += [Reservation(start_s, end_s - start_s, (k,), held) for start_s, end_s in joined]
         return tuple(made)
-
-
-def _columns(pairs: Sequence[tuple[int, int]]) -> IntArray:
-    """Pairs as an array of shape (2, pairs), by the first of each."""
-    return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T

@@ -35,6 +35,13 @@ class DecisionError(CpdispatchError):
     """A dispatcher answered with a decision that its instance does not allow."""
 
 
+def infeasible(name: str, now: int, violation: object, by: str = "") -> DecisionError:
+    """The error that says what is wrong with a decision; ``by`` may say by whom it was made."""
+    return DecisionError(
+        f"{name} answered with an infeasible decision{by} at time {now}: {violation}"
+    )
+
+
 class DataError(CpdispatchError):
     """Additional data of the user's own failed to tell its value."""
 

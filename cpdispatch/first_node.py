@@ -26,7 +26,7 @@ import numpy as np
 from cpdispatch import verify
 from cpdispatch.arrays import ByteArray, IntArray, ranges, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
-from cpdispatch.errors import DecisionError
+from cpdispatch.errors import infeasible
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import apart, fit_capacity, with_first
 from cpdispatch.heuristics.eligible import not_before
@@ -146,9 +146,7 @@ def answered(
         if each.kind != Kind.STARVATION  # which not every dispatcher keeps to
     ]  # fmt: skip
     if violations:
-        raise DecisionError(
-            f"{name} answered with an infeasible decision at time {instance.now}: {violations[0]}"
-        )
+        raise infeasible(name, instance.now, violations[0])
     return asked.placed(decision) if len(asked.jobs) else decision
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cpdispatch import dispatch, own, verify
 from cpdispatch.decision import Decision
 from cpdispatch.dispatch import Dispatcher
-from cpdispatch.errors import DecisionError
+from cpdispatch.errors import infeasible
 from cpdispatch.instance import Instance
 
 
@@ -20,8 +20,5 @@ def decided(dispatcher: Dispatcher, instance: Instance) -> Decision:
     decision = dispatch.answer_of(dispatcher, instance)
     violations = verify.decision(instance, decision, stated=own.is_ours(dispatcher))
     if violations:
-        raise DecisionError(
-            f"{dispatcher.name} answered with an infeasible decision at time {instance.now}: "
-            f"{violations[0]}"
-        )
+        raise infeasible(dispatcher.name, instance.now, violations[0])
     return decision

@@ -23,7 +23,7 @@ from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
 from cpdispatch.decision import Decision, Placements, Reason, wrong_type
 from cpdispatch.energy import Steps
-from cpdispatch.errors import DecisionError, UsageError
+from cpdispatch.errors import DecisionError, UsageError, infeasible
 from cpdispatch.events import (
     CAPACITY,
     FAIL,
@@ -410,11 +410,8 @@ class Simulation:
         violations = verify.decision(instance, decision, stated=stated)
         model = decision.certificate.model
         if violations:
-            passed_on = f" made by {model}" if dispatcher not in ("", model) else ""
-            raise DecisionError(
-                f"{dispatcher or model} answered with an infeasible decision{passed_on} at time "
-                f"{self.now}: {violations[0]}"
-            )
+            by = f" made by {model}" if dispatcher not in ("", model) else ""
+            raise infeasible(dispatcher or model, self.now, violations[0], by)
         started = 0
         closing = _NO_POSITIONS
         if instance.stopped is not None:

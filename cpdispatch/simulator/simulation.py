@@ -426,7 +426,7 @@ class Simulation:
             starting = (decision.start_s == self.now).nonzero()[0]
             started = len(starting)
         if started:
-            self._start(starting, decision)
+            self._start(decision)
         # A search for the byte costs a tenth of a comparison, and most decisions refuse nothing.
         if _REJECTED in decision.reason.tobytes() and len(
             refused := (decision.reason == _REJECTED).nonzero()[0]
@@ -784,7 +784,7 @@ class Simulation:
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
 
-    def _start(self, starting: IntArray, decision: Decision) -> None:
+    def _start(self, decision: Decision) -> None:
         """Start jobs that are not on their nodes already; stopped ones end as if never stopped."""
         placements = decision.placements
         now = decision.start_s[placements.position] == self.now

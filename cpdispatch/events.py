@@ -465,10 +465,6 @@ def _seconds(value: str, least_s: int = 60) -> int:
         raise ValueError(str(error)) from None
 
 
-def _mtbf(value: str) -> int:
-    return _seconds(value, 3600)
-
-
 def _shape(value: str) -> float:
     found = float(value)
     if not 0.1 <= found <= 10:
@@ -477,7 +473,7 @@ def _shape(value: str) -> float:
 
 
 _PARAMETERS: Mapping[str, Callable[[str], object]] = {
-    "mtbf": _mtbf, "repair": _seconds, "group": str
+    "mtbf": partial(_seconds, least_s=3600), "repair": _seconds, "group": str
 }  # fmt: skip
 _DRAWS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
     "weibull": {**_PARAMETERS, "shape": _shape},

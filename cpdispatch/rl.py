@@ -223,7 +223,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         fits = self._take(instance, position)
         reward = 0.0
         if not fits or len(self._chosen) == len(instance.queue):
-            decision = self._decided(instance)
+            self._rule.primary = _Chosen(Policy.FCFS, positions=tuple(self._chosen))
+            decision = self._rule.dispatch(instance)
             simulation.apply(decision)
             reward = self._earned(instance, decision)
             self._paid += reward
@@ -291,11 +292,6 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         )  # fmt: skip
         kernels.change(self._left, ask, node[:count], many[:count], -1)
         return True
-
-    def _decided(self, instance: Instance) -> Decision:
-        """What the rule decides with the chosen jobs first."""
-        self._rule.primary = _Chosen(Policy.FCFS, positions=tuple(self._chosen))
-        return self._rule.dispatch(instance)
 
     def _earned(self, instance: Instance, decision: Decision) -> float:
         """The reward for the jobs that start, where a metric is known then."""

@@ -70,19 +70,14 @@ def grouped(units: int, spread: Spread) -> tuple[int, int]:
         most = min(most, -(-units // (spread.nodes_min - 1)) - 1)
     together = next((k for k in range(least, most + 1) if units % k == 0), 0)
     if not together:
-        field, value = _first(spread)
+        said = {name: getattr(spread, name) for name in Spread.__slots__}
+        field, value = next((name, value) for name, value in said.items() if value)
         raise InputError(
             f"the job's {units} units cannot be put on nodes in equal groups of {least} to {most}",
             field=field, value=value,
             advice="state a divisor of units, or other limits of units and nodes",
         )  # fmt: skip
     return together, most // together
-
-
-def _first(spread: Spread) -> tuple[str, int]:
-    """The first of its fields that says something."""
-    said = {name: getattr(spread, name) for name in Spread.__slots__}
-    return next((name, value) for name, value in said.items() if value)
 
 
 def of_jobs(workload: Workload, units: IntArray) -> tuple[IntArray, IntArray]:

@@ -30,7 +30,7 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.heuristics.wait_bound import WaitBound
-from cpdispatch.jobs import Column, JobTable, Workload, largest_share, on_pool
+from cpdispatch.jobs import Column, Workload, largest_share, on_pool
 from cpdispatch.system import System
 from cpdispatch.terms import begins_later, gated
 
@@ -115,7 +115,8 @@ class Replays:
         self.is_tiered = bool((table.tier != table.tier[0]).any())
         if self.is_tiered:
             self.jobs[layout.TIER] = table.tier[self.rows]
-        request = [column[self.rows] for column in _requests(system, table)]
+        asked = with_first(system, table.block) if system.once else table.columns
+        request = [column[self.rows] for column in asked[Column.REQUEST :]]
         units = self.jobs[layout.UNITS]
         np.multiply(units, request[0], out=self.jobs[layout.NEED])
         one = _number(request, self.jobs[layout.SHAPE])
@@ -174,12 +175,6 @@ def is_pool(workload: Workload, system: System) -> bool:
     return system.capacity.shape == (1, 1) and bool(
         (workload.table.columns[Column.REQUEST] > 0).all()
     )
-
-
-def _requests(system: System, table: JobTable) -> Sequence[IntArray]:
-    """What jobs ask for as kernels take it, by resource type; see `with_first`."""
-    columns = with_first(system, table.block) if system.once else table.columns
-    return [*columns[Column.REQUEST :]]
 
 
 def _number(columns: Sequence[IntArray], number: IntArray) -> IntArray:

@@ -114,7 +114,7 @@ class Lowering(Check):
                 *job.unit,
                 *row,
                 *(int(job.id == id) for id in own),
-                *(int(_is_held(job)) for _ in held),
+                *(int(getattr(job, "hold", False)) for _ in held),
             ]
             for job, row in zip(asked, more, strict=False)
         ]
@@ -225,11 +225,6 @@ class Lowering(Check):
             none, none - 1, none - 1, access=different,
             access_of=np.array([different.index(wish) for wish in wishes], dtype=np.int64),
         )  # fmt: skip
-
-
-def _is_held(job: _QueuedJob | _RunningJob) -> bool:
-    """Whether a job is queued and may not start; a running one is not."""
-    return bool(getattr(job, "hold", False))
 
 
 def _wish(job: _QueuedJob | _RunningJob) -> Access:

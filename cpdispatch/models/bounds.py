@@ -140,12 +140,13 @@ def priced(
     unknown = Priced(closed, np.full(len(of), FOREVER_S), earliest_s)
     if len(families) == 0:
         return unknown
-    lines = _lines(families, classes, parts)
+    since, free = _from_now(families), _not_below(families.free)
+    lines = [_line(since, free[part.row], classes, part.row, part.taken) for part in parts]
     grid = _grid(families, classes, parts, lines)
     if grid[-1] > _TIME_MAX:
         return unknown
     now = int(families.since_s[0])
-    supply = supply_of(_from_now(families), _not_below(families.free), grid)
+    supply = supply_of(since, free, grid)
     first = _first_prices(families, parts, lines, grid)
     prices, start = climb(grid, supply, first, classes, float(upper - least), rounds)
     value, slip = value_of(grid, supply, prices, classes)
@@ -221,12 +222,6 @@ def _partition(families: Families, classes: Classes) -> list[_Part]:
         parts.append(_Part(int(row), taken, float(gain)))
         left &= ~taken
     return parts
-
-
-def _lines(families: Families, classes: Classes, parts: list[_Part]) -> list[_Line]:
-    """What the fluid of each part would pay over time."""
-    since, free = _from_now(families), _not_below(families.free)
-    return [_line(since, free[part.row], classes, part.row, part.taken) for part in parts]
 
 
 def _first_prices(

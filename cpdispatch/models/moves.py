@@ -306,16 +306,12 @@ class Master:
             if false:
                 return Found(false=True)
             self._hint = start_s
-            return Found(self._placed(start_s), bound)
+            order = part.feasible_order(np.argsort(start_s, kind="stable"))
+            return Found(part.generator.schedule(order), bound)
 
         move = Move(model.model, self._share, answer)
         self._share = min(2 * self._share, 1.0)
         return move
-
-    def _placed(self, start_s: IntArray) -> ListSchedule:
-        """Nodes for all jobs, in the order of these starts."""
-        order = np.argsort(start_s, kind="stable")
-        return self._part.generator.schedule(self._part.feasible_order(order))
 
 
 # ------------------------------------------------------------------------------ one after the other

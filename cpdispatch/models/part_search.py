@@ -205,7 +205,8 @@ class PartSearch:
         if (first.start_s == NO_START).any():
             return Answer(part, first, 0.0, limit_hit=True, clock_ended=True)
         self.schedule, self.sum = first, part.weights.sum(first.start_s)
-        self.bound = least = self._least()
+        self.least = part.weights.each(part.earliest_s)
+        self.bound = least = int(self.least.sum())
         if self.sum > least:
             order = self._incumbent(orders)
             budget.lap("incumbent")
@@ -256,11 +257,6 @@ class PartSearch:
             order = part.feasible_order(np.argsort(key, kind="stable"))
             orders.setdefault(order.tobytes(), order)
         return list(orders.values())
-
-    def _least(self) -> int:
-        """What the jobs cost at least, each at its earliest start."""
-        self.least = self.part.weights.each(self.part.earliest_s)
-        return int(self.least.sum())
 
     def _incumbent(self, orders: list[IntArray]) -> IntArray:
         """Take the best of the rules' plans; returns its order."""
@@ -446,7 +442,8 @@ class PartSearch:
             self.by_model = True
             if self.part.weights.sum(found.schedule.start_s) < self.sum:
                 self._take(found.schedule)
-                self._go_on_from(found.schedule)
+                self.orders.restart(self._order_of(found.schedule))
+                self._reorder(0.1 * self.left_s)
         # A bound that lies above a plan is false.
         false = found.false or (found.bound is not None and found.bound > self.sum)
         if false:
@@ -465,11 +462,6 @@ class PartSearch:
         while not (solver.answered or perf_counter() >= until or self._clock_is_short(2)):
             self._chunk()
         return solver.result(until)
-
-    def _go_on_from(self, schedule: ListSchedule) -> None:
-        """Search on through the orders near that of a schedule."""
-        self.orders.restart(self._order_of(schedule))
-        self._reorder(0.1 * self.left_s)
 
     def _order_of(self, schedule: ListSchedule) -> IntArray:
         """The jobs in the order of their starts."""

@@ -70,7 +70,8 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
     if kept_back := _kept_back(instance, position):
         return f"waits {kept_back}"
     request[[once for once, _ in system.once]] = 0
-    power_left = _power_left(instance, decision)
+    drawn = instance.job_power(instance.queue)[decision.start_s == instance.now]
+    power_left = instance.power_free() - int(drawn.sum())
     if not _fits(left, request, job.units):
         one_by_one = np.diag(np.maximum(request, 0))
         short = [
@@ -143,11 +144,6 @@ def left_free(instance: Instance, decision: Decision) -> IntArray:
     for once, of in instance.system.once:
         np.subtract.at(left[:, of], node[first], instance.queue.request[owner[first], once])
     return left
-
-
-def _power_left(instance: Instance, decision: Decision) -> int:
-    drawn = instance.job_power(instance.queue)[decision.start_s == instance.now]
-    return instance.power_free() - int(drawn.sum())
 
 
 def _kept(instance: Instance, decision: Decision, left: IntArray, end_s: int) -> IntArray:

@@ -753,6 +753,25 @@ def test_a_solution_says_why_a_job_waits() -> None:
     assert job.reason == "waits for mem on its first node"
 
 
+def test_a_solution_says_that_a_reservation_takes_what_is_asked_of_the_first_node() -> None:
+    holds = {"start": NOW + 10, "duration": 50, "nodes": [3], "capacity": [0, 30]}
+    problem = read(file_of({"first": [0, 40]}, reservations=[holds]))
+    answer = answer_of(made("easy"), problem)
+    assert solution.explain(problem, answer, 0) == f"reserved from {NOW + 60}"
+    waits_ = np.full(1, int(Reason.WAITS), dtype=np.int8)
+    held_back = replace(answer, start_s=np.array([NO_START]), reason=waits_)
+    assert solution.explain(problem, held_back, 0) == "waits for a reservation to end"
+
+
+def test_explain_says_that_the_cap_leaves_less_than_a_job_draws_with_what_it_takes_once() -> None:
+    system = replace(THIN, watts={"mem": 1})
+    workload = jobs_of(units=[2, 1], mem=[4, 40], first_mem=[40, 0], submit=[1, 0])
+    run = ran(workload, system=system, power_cap=60)
+    assert run.jobs["start"].tolist() == [0, 5]  # by submission
+    (stretch,) = run.explain(1).stretches
+    assert "less was left than the 48 W that it draws" in str(stretch)
+
+
 # --------------------------------------------------------------------------------------- files
 
 

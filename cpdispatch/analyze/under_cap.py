@@ -69,6 +69,7 @@ class UnderCap:
         unit_watts = np.array(t.system.unit_watts)
         for row in rows.tolist():
             watts = int(t.units[row] * (t.request[row] @ unit_watts))
+            watts += sum(int(t.request[row, once] * unit_watts[of]) for once, of in t.system.once)
             requested_s, begin_s, end_s = (int(of[row]) for of in (t.requested_s, from_s, until_s))
             gates = t.behind.of(row)
             changes = np.array([*cap.time_s, *(s for gate in gates for s in gate[:2])], np.int64)

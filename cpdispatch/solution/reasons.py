@@ -8,7 +8,8 @@ from cpdispatch.access import HELD, NO_NODE, NOWHERE, WHOLE, said, wished
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.instance import Instance
-from cpdispatch.system import is_own, room_in
+from cpdispatch.jobs import JobTable
+from cpdispatch.system import System, is_own, room_in
 
 
 def explain(instance: Instance, decision: Decision, position: int) -> str:
@@ -87,7 +88,7 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
     if watts > power_left:
         return f"waits for power: draws {watts} W, {max(power_left, 0)} W of the cap are left"
     kept = _kept(instance, decision, left, instance.now + job.expected_s)
-    if not _fits(kept, request, job.units):
+    if not _fits(kept, request, job.units) or _lacking_once(instance, kept, position):
         return "waits for a reservation to end"
     waits = decision.start_s != instance.now
     higher = int(np.count_nonzero(waits & (instance.queue.tier > job.tier)))
@@ -127,30 +128,40 @@ def _lacking_once(instance: Instance, left: IntArray, position: int) -> list[str
     return short or ["a first node with all that it takes there"]
 
 
+def _held(system: System, jobs: JobTable, owner: IntArray, units: IntArray) -> IntArray:
+    """What entries of placements hold, each of the job that owns it; its first node comes first."""
+    asked = jobs.request[owner]
+    held: IntArray = asked * units[:, None]
+    first = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
+    for once, of in system.once:
+        held[:, once] = 0
+        held[first, of] += asked[first, once]
+    return held
+
+
 def _starting(instance: Instance, decision: Decision) -> tuple[IntArray, IntArray, IntArray]:
-    """Queue position, node and units of every entry of a job that starts now."""
+    """Queue position, node and amounts of every entry of a job that starts now."""
     places: Placements = decision.placements
     owner = np.repeat(places.position, np.diff(places.offset))
+    held = _held(instance.system, instance.queue, owner, places.units)
     now = decision.start_s[owner] == instance.now
-    return owner[now], places.node[now], places.units[now]
+    return owner[now], places.node[now], held[now]
 
 
 def left_free(instance: Instance, decision: Decision) -> IntArray:
     """Capacity left once the decision's jobs have started, shape (nodes, resources)."""
-    owner, node, units = _starting(instance, decision)
+    _, node, held = _starting(instance, decision)
     left = instance.free.copy()
-    np.subtract.at(left, node, instance.queue.request[owner] * units[:, None])
-    first = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
-    for once, of in instance.system.once:
-        np.subtract.at(left[:, of], node[first], instance.queue.request[owner[first], once])
+    np.subtract.at(left, node, held)
     return left
 
 
 def _kept(instance: Instance, decision: Decision, left: IntArray, end_s: int) -> IntArray:
     """What of ``left`` stays free until ``end_s`` when coming reservations are honoured."""
     kept, queue, running = left.copy(), instance.queue, instance.running
-    owner, node, units = _starting(instance, decision)
+    owner, starting, taken = _starting(instance, decision)
     holder = np.repeat(np.arange(len(running)), np.diff(running.offset))
+    held = _held(instance.system, running.jobs, holder, running.units)
     for time in sorted({r.start_s for r in instance.reservations}):
         if not instance.now < time < end_s:
             continue
@@ -160,9 +171,8 @@ def _kept(instance: Instance, decision: Decision, left: IntArray, end_s: int) ->
             if r.start_s <= time < r.end_s:
                 free[list(r.nodes)] -= np.array(r.capacity, dtype=np.int64)
         on = running.end_s[holder] > time
-        held = running.jobs.request[holder[on]] * running.units[on][:, None]
-        np.subtract.at(free, running.node[on], held)
+        np.subtract.at(free, running.node[on], held[on])
         on = instance.now + queue.expected_s[owner] > time
-        np.subtract.at(free, node[on], queue.request[owner[on]] * units[on][:, None])
+        np.subtract.at(free, starting[on], taken[on])
         np.minimum(kept, free, out=kept)
     return kept

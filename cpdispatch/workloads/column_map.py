@@ -371,7 +371,7 @@ def _system(
     if lacking := [name for name in asked if name not in form.resources]:
         raise UsageError(
             f"jobs ask for {' and '.join(lacking)}, of which {source.path} says nothing: name the "
-            "column under [nodes] resources, or leave the resource out of [resources]"
+            "column under [nodes] resources, or leave it out of [resources] and [first]"
         )
     called = source.text(form.name)
     for wrong, problem in (

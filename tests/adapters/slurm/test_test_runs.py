@@ -215,6 +215,7 @@ def test_a_driver_that_is_killed_or_without_answer_loses_no_job_and_runs_none_tw
             tests += made.cycle().tests
         except (Killed, SlurmError):
             faults += 1
+            tests += made.done.tests if made.done is not None else ()
             made = driver(Deadly(), tmp_path, patience_s=5)
         slurm.step(2)
     assert faults > 10

@@ -28,12 +28,13 @@ from cpdispatch.arrays import ByteArray, IntArray, ranges, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import infeasible
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import apart, fit_capacity, with_first
+from cpdispatch.heuristics.allocate import fit_capacity
 from cpdispatch.heuristics.eligible import not_before
 from cpdispatch.heuristics.schedule_input import held_in
 from cpdispatch.instance import Instance, Power, Reservation, Running
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.system import TIER_MAX, System, room_in, with_capacity
+from cpdispatch.terms import apart, with_first
 from cpdispatch.verify.plan import hold, over_time
 from cpdispatch.verify.violation import Kind
 

@@ -27,7 +27,7 @@ from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Rea
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.extra import needed
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import fit_capacity, with_first
+from cpdispatch.heuristics.allocate import fit_capacity
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy, find
 from cpdispatch.instance import Instance
@@ -37,6 +37,7 @@ from cpdispatch.predict import Predictor
 from cpdispatch.simulator.gates import runnable
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System, is_own
+from cpdispatch.terms import with_first
 from cpdispatch.workloads import prepare
 
 gymnasium: Any = needed("gymnasium", "rl")

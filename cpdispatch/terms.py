@@ -1,4 +1,4 @@
-"""On what terms jobs run: licences, arrays, begin times, and whether any such term holds."""
+"""On what terms jobs run: licences, arrays, begin times, and what is taken once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdispatch.arrays import BoolArray
+from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.errors import InputError, nearest
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.parameters import count_of
@@ -64,3 +64,57 @@ def licences_of(text: str, system: System) -> dict[str, int]:
             )  # fmt: skip
         found[name] = found.get(name, 0) + (many if colon else 1)
     return found
+
+
+def with_first(system: System, block: IntArray) -> IntArray:
+    """A block of jobs as kernels take it: what is taken once comes after what each unit asks for.
+
+    Where nothing is taken once, that is the block itself.
+    """
+    return sealed(np.vstack(apart(system, block))) if system.once else block
+
+
+def apart(system: System, block: IntArray) -> tuple[IntArray, IntArray]:
+    """A block of jobs without what they take once, and that by itself.
+
+    The latter has the shape (resources, jobs), or (0, jobs) where nothing is taken once.
+    """
+    if not system.once:
+        return block, sealed(np.empty((0, block.shape[1]), dtype=np.int64))
+    units, first = block.copy(), np.zeros_like(block[Column.REQUEST :])
+    for once, of in system.once:
+        first[of], units[Column.REQUEST + once] = block[Column.REQUEST + once], 0
+    return sealed(units), sealed(first)
+
+
+def asked_in_all(system: System, jobs: JobTable) -> IntArray:
+    """What all units of each job ask for, with what it takes once; shape (jobs, resources)."""
+    units, first = apart(system, jobs.block)
+    asked: IntArray = jobs.units[:, None] * units[Column.REQUEST :].T
+    return asked + first.T if len(first) else asked
+
+
+def held_at(
+    system: System, jobs: JobTable, offset: IntArray, units: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Which of the jobs each entry of their placements is of, and what that holds on its node.
+
+    Parameters
+    ----------
+    offset : int64 array, shape (jobs + 1,)
+        Where the entries of each job begin; its first node comes first.
+    units : int64 array, shape (entries,)
+
+    Returns
+    -------
+    owner : int64 array, shape (entries,)
+    held : int64 array, shape (entries, resources)
+    """
+    owner = np.repeat(np.arange(len(jobs)), np.diff(offset))
+    asks = with_first(system, jobs.block)[Column.REQUEST :].T
+    resources = len(system.resources)
+    held = asks[owner, :resources] * units[:, None]
+    if system.once:
+        first = offset[:-1][np.diff(offset) > 0]
+        held[first] += asks[owner[first], resources:]
+    return owner, held

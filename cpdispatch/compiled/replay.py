@@ -25,14 +25,14 @@ from cpdispatch.compiled.memory import Memory, beforehand
 from cpdispatch.compiled.nodes import Nodes, list_waiting, nodes_of
 from cpdispatch.compiled.test_runs import Tests, tests_of
 from cpdispatch.errors import UsageError
-from cpdispatch.heuristics.allocate import system_fits, with_first
+from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.jobs import Column, Workload, largest_share, on_pool
 from cpdispatch.system import System
-from cpdispatch.terms import begins_later, gated
+from cpdispatch.terms import begins_later, gated, with_first
 
 _EVENTS = 1 << 16
 _JOBS = 1 << 16  # looked at at once

@@ -14,6 +14,7 @@ from cpdispatch.heuristics.profiles.per_node import NodeProfile, expected_profil
 from cpdispatch.instance import Instance, Power
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.system import System
+from cpdispatch.terms import held_at, with_first
 
 _BEYOND_ANY_CAP = int(np.iinfo(np.int64).max // 4)
 _ENDLESS = int(np.iinfo(np.int64).max)
@@ -35,60 +36,6 @@ def power_unit(instance: Instance) -> IntArray:
 @cache
 def _no_power(resources: int) -> IntArray:
     return sealed(np.zeros(resources, dtype=np.int64))
-
-
-def with_first(system: System, block: IntArray) -> IntArray:
-    """A block of jobs as kernels take it: what is taken once comes after what each unit asks for.
-
-    Where nothing is taken once, that is the block itself.
-    """
-    return sealed(np.vstack(apart(system, block))) if system.once else block
-
-
-def apart(system: System, block: IntArray) -> tuple[IntArray, IntArray]:
-    """A block of jobs without what they take once, and that by itself.
-
-    The latter has the shape (resources, jobs), or (0, jobs) where nothing is taken once.
-    """
-    if not system.once:
-        return block, sealed(np.empty((0, block.shape[1]), dtype=np.int64))
-    units, first = block.copy(), np.zeros_like(block[Column.REQUEST :])
-    for once, of in system.once:
-        first[of], units[Column.REQUEST + once] = block[Column.REQUEST + once], 0
-    return sealed(units), sealed(first)
-
-
-def asked_in_all(system: System, jobs: JobTable) -> IntArray:
-    """What all units of each job ask for, with what it takes once; shape (jobs, resources)."""
-    units, first = apart(system, jobs.block)
-    asked: IntArray = jobs.units[:, None] * units[Column.REQUEST :].T
-    return asked + first.T if len(first) else asked
-
-
-def held_at(
-    system: System, jobs: JobTable, offset: IntArray, units: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Which of the jobs each entry of their placements is of, and what that holds on its node.
-
-    Parameters
-    ----------
-    offset : int64 array, shape (jobs + 1,)
-        Where the entries of each job begin; its first node comes first.
-    units : int64 array, shape (entries,)
-
-    Returns
-    -------
-    owner : int64 array, shape (entries,)
-    held : int64 array, shape (entries, resources)
-    """
-    owner = np.repeat(np.arange(len(jobs)), np.diff(offset))
-    asks = with_first(system, jobs.block)[Column.REQUEST :].T
-    resources = len(system.resources)
-    held = asks[owner, :resources] * units[:, None]
-    if system.once:
-        first = offset[:-1][np.diff(offset) > 0]
-        held[first] += asks[owner[first], resources:]
-    return owner, held
 
 
 def reserved(instance: Instance) -> IntArray:

@@ -12,14 +12,7 @@ from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason, of_flat
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import limits, plan, test_runs
-from cpdispatch.heuristics.allocate import (
-    as_placements,
-    asked_in_all,
-    free_over_time,
-    placements_of,
-    power_unit,
-    with_first,
-)
+from cpdispatch.heuristics.allocate import as_placements, free_over_time, placements_of, power_unit
 from cpdispatch.heuristics.easy import TURN, NoRoom, Testing, easy, easy_of_flat, scratch_size
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
@@ -28,6 +21,7 @@ from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.instance import Instance
 from cpdispatch.instance.snapshot import NODES, QUEUED
 from cpdispatch.jobs import Column, JobTable
+from cpdispatch.terms import asked_in_all, with_first
 
 FCFS = find("fcfs")
 _NO_SCORE: FloatArray = np.empty(0)

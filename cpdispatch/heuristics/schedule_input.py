@@ -9,12 +9,13 @@ import numpy as np
 
 from cpdispatch.access.spread import most_on_a_node
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.heuristics.allocate import held_at, reserved
+from cpdispatch.heuristics.allocate import reserved
 from cpdispatch.heuristics.profiles.per_class import Timelines, classes_of, joined, of_nodes
 from cpdispatch.heuristics.profiles.profile import one_row
 from cpdispatch.heuristics.schedule_generation import Jobs
 from cpdispatch.instance import Instance, Power
 from cpdispatch.jobs import JobTable
+from cpdispatch.terms import held_at
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,14 +23,7 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_BOUND, NO_START, Placements
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import (
-    NO_CHANGES,
-    as_placements,
-    free_over_time,
-    held_at,
-    power_unit,
-    with_first,
-)
+from cpdispatch.heuristics.allocate import NO_CHANGES, as_placements, free_over_time, power_unit
 from cpdispatch.heuristics.easy import BEFORE, LEFT, TURN
 from cpdispatch.heuristics.kernels import Homes
 from cpdispatch.heuristics.policies import Order, Policy, by_tier
@@ -38,7 +31,7 @@ from cpdispatch.heuristics.profiles import per_node
 from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.instance import Instance, Running, Stopped
 from cpdispatch.jobs import Column, JobTable
-from cpdispatch.terms import takes_once
+from cpdispatch.terms import held_at, takes_once, with_first
 
 WAYS: Mapping[str, int] = {"left": LEFT, "backfill": BEFORE, "turn": TURN, "first": TURN}
 """When tests start, by name: after backfilling, before it, or already among the first starts.

@@ -18,10 +18,10 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.compile import allocating, kernel
-from cpdispatch.heuristics.allocate import apart
 from cpdispatch.heuristics.schedule_input import Held, held_in, power_left
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
+from cpdispatch.terms import apart
 
 SETS_MAX = 6
 """The most sets of nodes that are distinguished, the set of all nodes included."""

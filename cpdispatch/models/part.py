@@ -16,7 +16,7 @@ import numpy as np
 from cpdispatch.access import SPREAD
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.decision import NO_START
-from cpdispatch.heuristics.allocate import apart, fit_capacity, fits_now, with_first
+from cpdispatch.heuristics.allocate import fit_capacity, fits_now
 from cpdispatch.heuristics.profiles.per_class import CLASSES, Timelines
 from cpdispatch.heuristics.profiles.profile import Profile, sampled, times
 from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
@@ -28,6 +28,7 @@ from cpdispatch.models.node_problem import NodePlan, NodeProblem, asked_of, own_
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.timing import After, in_turn
 from cpdispatch.system import NodeGroup
+from cpdispatch.terms import apart, with_first
 
 STARVED_MOST = 1000
 """The most starved jobs that are planned though they do not fit now: those submitted first.

@@ -14,7 +14,6 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import allocating, kernel
-from cpdispatch.heuristics.allocate import asked_in_all
 from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.heuristics.profiles.profile import (
     Profile,
@@ -26,6 +25,7 @@ from cpdispatch.heuristics.profiles.profile import (
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 from cpdispatch.models.objective import Weights
+from cpdispatch.terms import asked_in_all
 
 
 @dataclass(frozen=True, slots=True, eq=False)

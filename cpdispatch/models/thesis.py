@@ -24,13 +24,7 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.garbage import no_collection
-from cpdispatch.heuristics.allocate import (
-    apart,
-    fits_now,
-    free_over_time,
-    start_in_order,
-    system_fits,
-)
+from cpdispatch.heuristics.allocate import fits_now, free_over_time, start_in_order, system_fits
 from cpdispatch.heuristics.eligible import cleared_first
 from cpdispatch.heuristics.priority_rule import highest_first, reasons, waiting_priority
 from cpdispatch.heuristics.profiles.per_node import NodeProfile
@@ -56,6 +50,7 @@ from cpdispatch.models.search import (
     Search,
 )
 from cpdispatch.models.timing import TimedProblem
+from cpdispatch.terms import apart
 
 PARTS_PER_S = 100_000
 """Parts of a model that a second of budget allows: larger models are not even built."""

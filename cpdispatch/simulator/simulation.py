@@ -34,7 +34,7 @@ from cpdispatch.events import (
     with_maintenance,
 )
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import asked_in_all, system_fits, with_first
+from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Power, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, bounding, given_s, known_s, refreshing, warm_up
@@ -72,7 +72,7 @@ from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.state import State
 from cpdispatch.simulator.switching import Switching
 from cpdispatch.system import System
-from cpdispatch.terms import gated, without_restarts
+from cpdispatch.terms import asked_in_all, gated, with_first, without_restarts
 from cpdispatch.workloads.restarts import mark
 
 OVER_CAP = "never runs: draws more than the power cap leaves"

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.heuristics.allocate import apart
 from cpdispatch.instance import Instance, Reservation
 from cpdispatch.jobs import Column
 from cpdispatch.simulator.kernels import NEVER
 from cpdispatch.system import System, room_beside_once, room_in
+from cpdispatch.terms import apart
 
 
 class Switching:

@@ -8,8 +8,8 @@ from cpdispatch.access import HELD, NO_NODE, NOWHERE, WHOLE, said, wished
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import JobTable
-from cpdispatch.system import System, is_own, room_in
+from cpdispatch.system import is_own, room_in
+from cpdispatch.terms import held_at
 
 
 def explain(instance: Instance, decision: Decision, position: int) -> str:
@@ -128,22 +128,12 @@ def _lacking_once(instance: Instance, left: IntArray, position: int) -> list[str
     return short or ["a first node with all that it takes there"]
 
 
-def _held(system: System, jobs: JobTable, owner: IntArray, units: IntArray) -> IntArray:
-    """What entries of placements hold, each of the job that owns it; its first node comes first."""
-    asked = jobs.request[owner]
-    held: IntArray = asked * units[:, None]
-    first = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
-    for once, of in system.once:
-        held[:, once] = 0
-        held[first, of] += asked[first, once]
-    return held
-
-
 def _starting(instance: Instance, decision: Decision) -> tuple[IntArray, IntArray, IntArray]:
     """Queue position, node and amounts of every entry of a job that starts now."""
     places: Placements = decision.placements
-    owner = np.repeat(places.position, np.diff(places.offset))
-    held = _held(instance.system, instance.queue, owner, places.units)
+    jobs = instance.queue.take(places.position)
+    of, held = held_at(instance.system, jobs, places.offset, places.units)
+    owner = places.position[of]
     now = decision.start_s[owner] == instance.now
     return owner[now], places.node[now], held[now]
 
@@ -160,8 +150,7 @@ def _kept(instance: Instance, decision: Decision, left: IntArray, end_s: int) ->
     """What of ``left`` stays free until ``end_s`` when coming reservations are honoured."""
     kept, queue, running = left.copy(), instance.queue, instance.running
     owner, starting, taken = _starting(instance, decision)
-    holder = np.repeat(np.arange(len(running)), np.diff(running.offset))
-    held = _held(instance.system, running.jobs, holder, running.units)
+    holder, held = held_at(instance.system, running.jobs, running.offset, running.units)
     for time in sorted({r.start_s for r in instance.reservations}):
         if not instance.now < time < end_s:
             continue

@@ -22,7 +22,6 @@ from cpdispatch import solution, verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.heuristics import order_search, postpone_search, schedule_generation
-from cpdispatch.heuristics.allocate import apart
 from cpdispatch.heuristics.order_search import (
     BEHIND,
     LATE,
@@ -37,6 +36,7 @@ from cpdispatch.heuristics.profiles.profile import Profile
 from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
 from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelines
 from cpdispatch.instance import NO_LATEST_S, Instance, to_json
+from cpdispatch.terms import apart
 from tests.models.cases import EXAMPLES, job, queued, running
 from tests.models.exhaustive import need, possible, ways
 from tests.oracles.schedule_twin import Plan, planned

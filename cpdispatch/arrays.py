@@ -54,3 +54,9 @@ def sealed(array: Array) -> Array:
     """Mark an array read-only and return it."""
     array.setflags(write=False)
     return array
+
+
+def sealed_view(array: Array) -> Array:
+    """The values of an array, read-only and contiguous: kernels are compiled for such arrays."""
+    view: Array = np.ascontiguousarray(array)[:]  # type: ignore[assignment]
+    return sealed(view)

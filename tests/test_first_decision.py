@@ -82,6 +82,46 @@ def test_nothing_is_compiled_once_a_dispatcher_is_made(spec: str) -> None:
     assert done.stdout == ""
 
 
+RESUMED = """
+import gc, pickle, sys
+
+from numba.core.dispatcher import Dispatcher
+
+from cpdispatch import dispatch
+from cpdispatch.dispatch import Settings
+from cpdispatch.simulator import Simulation
+from cpdispatch.system import NAMED
+from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads.generate import EURORA, generate
+
+workload = fit(generate(EURORA, 40, 1, 4.0), NAMED["eurora"])
+for spec in sys.argv[1:]:
+    run = Simulation(workload, NAMED["eurora"]), dispatch.make(spec, Settings(0.05))
+    while (instance := run[0].advance()) is not None and run[0].progress < 0.5:
+        run[0].apply(run[1].dispatch(instance))
+    run[0].apply(run[1].dispatch(instance))
+    gc.unfreeze()  # else they would not be among the objects
+    kernels = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
+    before = [len(kernel.overloads) for kernel in kernels]
+    simulation, dispatcher = pickle.loads(pickle.dumps(run))
+    while (instance := simulation.advance()) is not None:
+        simulation.apply(dispatcher.dispatch(instance))
+    for kernel, count in zip(kernels, before):
+        for signature in list(kernel.overloads)[count:]:
+            print(spec, kernel.py_func.__name__, signature)
+"""
+
+
+def test_a_run_that_goes_on_from_a_pickle_compiles_nothing_again() -> None:
+    specs = ["easy", "easy-wfp3-spf", "conservative", "best", "hcp"]
+    done = subprocess.run(
+        [sys.executable, "-c", RESUMED, *specs],
+        capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+
+
 REPLAY_OF_BEST = """
 import gc
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import IntArray, sealed_view
 from cpdispatch.compile import kernel
 from cpdispatch.jobs import UNKNOWN
 
@@ -37,7 +37,7 @@ class Memory(NamedTuple):
 def beforehand(seconds: IntArray) -> Memory:
     """Predictions that are known beforehand, such as requested times."""
     none = np.empty(0, dtype=np.int64)
-    return Memory(BEFOREHAND, _known(seconds), none.reshape(0, 0), none, none.copy())
+    return Memory(BEFOREHAND, sealed_view(seconds), none.reshape(0, 0), none, none.copy())
 
 
 def by_key(kind: int, columns: list[list[IntArray]], known: IntArray) -> Memory:
@@ -58,7 +58,7 @@ def by_key(kind: int, columns: list[list[IntArray]], known: IntArray) -> Memory:
         keys.append(np.where(known, codes.reshape(-1) + total, UNKNOWN))
         total += int(codes.max(initial=-1)) + 1
     none = np.full(total, _NOTHING, dtype=np.int64)
-    return Memory(kind, _known(np.empty(0, dtype=np.int64)), np.stack(keys), none, none.copy())
+    return Memory(kind, sealed_view(np.empty(0, dtype=np.int64)), np.stack(keys), none, none.copy())
 
 
 def unless_used_up(matches: Memory, user: IntArray, requested_s: IntArray) -> Memory:
@@ -74,20 +74,19 @@ def unless_used_up(matches: Memory, user: IntArray, requested_s: IntArray) -> Me
     key = np.where(user != UNKNOWN, total + 2 * codes.reshape(-1), UNKNOWN)
     none = np.full(total + 2 * int(codes.max(initial=-1) + 1), _NOTHING, dtype=np.int64)
     return Memory(
-        UNLESS_USED_UP, _known(requested_s), np.concatenate((matches.key, [key])), none, none.copy()
+        UNLESS_USED_UP,
+        sealed_view(requested_s),
+        np.concatenate((matches.key, [key])),
+        none,
+        none.copy(),
     )
 
 
 def take(memory: Memory, rows: IntArray | slice) -> Memory:
     """The memory of these jobs alone."""
-    seconds = _known(memory.seconds[rows]) if len(memory.seconds) else memory.seconds
+    seconds = sealed_view(memory.seconds[rows]) if len(memory.seconds) else memory.seconds
     key = np.ascontiguousarray(memory.key[:, rows]) if memory.key.size else memory.key
     return memory._replace(seconds=seconds, key=key)
-
-
-def _known(seconds: IntArray) -> IntArray:
-    """Predictions as kernels take them, read-only: one compilation serves all kinds of memory."""
-    return sealed(np.ascontiguousarray(seconds)[:])
 
 
 @kernel

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch import access
-from cpdispatch.arrays import BoolArray, IntArray, sealed
+from cpdispatch.arrays import BoolArray, IntArray, sealed_view
 from cpdispatch.compile import typed, uncached
 from cpdispatch.compiled import fields, layout, loop, test_runs
 from cpdispatch.compiled import shadow as easy
@@ -290,8 +290,7 @@ class Replay:
             )  # fmt: skip
         if dispatcher.depth > 1:
             block = with_first(prepared.system, prepared.workload.table.block)
-            block = np.ascontiguousarray(block[:, prepared.rows])
-            self.deep = deep_of(sealed(block[:]), prepared.entries_max)
+            self.deep = deep_of(sealed_view(block[:, prepared.rows]), prepared.entries_max)
 
     def _rule(self) -> layout.Rule:
         """What kernels need of the dispatcher."""

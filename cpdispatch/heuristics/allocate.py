@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import IntArray, sealed, sealed_view
 from cpdispatch.decision import NOTHING_PLACED, Placements
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.profiles.per_node import NodeProfile, expected_profile
@@ -180,9 +180,10 @@ def fit_capacity(
 ) -> NDArray[np.bool_]:
     """For each job of a block, whether it alone fits capacity of shape (nodes, resources)."""
     unit = np.zeros(capacity.shape[1], dtype=np.int64) if power is None else power.unit
+    block = sealed_view(block)
     answer: NDArray[np.bool_] = kernels.each_fits(
         0,
-        capacity,
+        sealed_view(capacity),
         block,
         block[Column.EXPECTED],
         *NO_CHANGES,

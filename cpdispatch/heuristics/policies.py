@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
@@ -117,6 +117,10 @@ class Order:
     """The user's `Score` behind `Policy.OWN`: a Python function, or one that numba has compiled."""
     name: str = field(default="", compare=False)
     """Name in messages."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it was made of: a pickle forgets that the vector is sealed."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def vector(self) -> FloatArray:

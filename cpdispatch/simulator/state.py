@@ -414,4 +414,5 @@ class State:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
+        sealed(self.down)  # which a pickle forgets, and kernels would be compiled for another
         self._name_parts()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -196,6 +197,12 @@ class System:
         object.__setattr__(self, "counted", counted)
         object.__setattr__(self, "group_of", sealed(np.repeat(np.arange(len(counts)), counts)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pickle forgets that arrays are sealed, and kernels would be compiled for others.
+        return _system, (
+            {each.name: getattr(self, each.name) for each in fields(self) if each.init},
+        )
+
     @classmethod
     def pool(cls, processors: int) -> System:
         """A single pool of identical processors: one node, one resource type."""
@@ -340,6 +347,10 @@ def room_beside_once(free: IntArray, request: IntArray, once: IntArray, most: in
     """
     lacks = ((free < once) & (once > 0)).any(axis=1)
     return np.where(lacks, 0, room_in(free - once, request, most))
+
+
+def _system(parts: dict[str, Any]) -> System:
+    return System(**parts)
 
 
 def _once(resources: Sequence[str]) -> tuple[tuple[int, int], ...]:

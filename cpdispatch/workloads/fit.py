@@ -90,9 +90,9 @@ def fit(workload: Workload, system: System, rule: str | None = None) -> Workload
     _on_first(units, request)
     notes = dict(workload.notes)
     for name, column in request.items():
-        name = name.removeprefix(FIRST)
-        if name not in system.resources and column.any():
-            _lacking(workload, system, name, column, notes)
+        plain = name.removeprefix(FIRST)
+        if plain not in system.resources and column.any():
+            _lacking(workload, system, plain, column, notes)
     once = [name for name in request if name.startswith(FIRST)]
     # What stays as it is takes no memory again.
     columns = list(workload.table.columns[: Column.REQUEST])
@@ -178,11 +178,12 @@ def _lacking(
     workload: Workload, system: System, name: str, column: IntArray, notes: dict[str, int]
 ) -> None:
     if not workload.per_processor or name == "core":
+        asked = (name, f"{PER_NODE}{name}", f"{ON_FIRST}{name}")
         raise InputError(
             f"jobs ask for {name}, and the system {system.name} has none "
             f"(it has {', '.join(system.resources)})",
             file=workload.name,
-            field=name,
+            field=next((each for each in asked if each in workload.resources), name),
             advice="give a --system that has it, or jobs that do not ask for it",
         )
     called = "memory" if name == "mem" else name

@@ -418,12 +418,12 @@ def test_the_notes_say_once_what_was_dropped_and_what_never_started() -> None:
 @pytest.mark.parametrize(
     ("never", "misfits", "refused", "said"),
     [
-        (27, 27, 0, "21 others never started: they ask for more than the system has or their "
-                    "partitions allow"),
+        (27, 27, 0, "21 others never started: they ask for more than the system has, or than "
+                    "a partition allows"),
         (8, 6, 2, "2 others never started: the dispatcher refused them"),
         (7, 6, 0, "1 other never started: it still waited at the end"),
-        (9, 7, 1, "3 others never started: they ask for more than the system has or their "
-                  "partitions allow, or the dispatcher refused them, or they still waited at the "
+        (9, 7, 1, "3 others never started: they ask for more than the system has, or than "
+                  "a partition allows, or the dispatcher refused them, or they still waited at the "
                   "end"),
     ],
 )  # fmt: skip

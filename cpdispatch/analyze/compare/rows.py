@@ -211,11 +211,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
 
 def _why_never(run: Row, never: float, told: float, one: bool) -> list[str]:
     """Why jobs never started that no note tells of: those reasons that some of them have."""
-    it, ask, their = ("it", "asks", "its partition allows") if one else (
-        "they", "ask", "their partitions allow"
-    )  # fmt: skip
-    them = "it" if one else "them"
-    too_much = f"{it} {ask} for more than the system has or {their}"
+    it, ask, them = ("it", "asks", "it") if one else ("they", "ask", "them")
+    too_much = f"{it} {ask} for more than the system has, or than a partition allows"
     if "jobs_never_fit" not in run:  # a row that another version wrote
         why = [too_much, f"the dispatcher left {them} out"]
         return why + ["too few nodes were in service"] * bool(run.get("events"))

@@ -19,8 +19,16 @@ import numpy as np
 
 from cpdispatch.access.spread import ON_FIRST, PER_NODE
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
+from cpdispatch.durations import YEAR_10000_S
 from cpdispatch.errors import InputError, UsageError, nearest
-from cpdispatch.files import not_a_table, other_commas, parse_toml, read_parquet, read_text
+from cpdispatch.files import (
+    not_a_table,
+    other_commas,
+    parse_toml,
+    read_parquet,
+    read_text,
+    with_newlines,
+)
 from cpdispatch.jobs import LABELLED
 from cpdispatch.structure import converted
 from cpdispatch.system import LIMIT, NodeGroup, System
@@ -277,6 +285,7 @@ def read(
     for reason, wrong in (
         ("submit time unknown", submit_s < 0),
         ("never started", (start_s < 0) if "start" in names else np.zeros_like(keep)),
+        ("ends before it starts", (runtime_s < 0) & (start_s > end_s) & (end_s >= 0)),
         ("runtime unknown", runtime_s < 0),
         ("number of units unknown or 0", units < 1),
         ("asks for no resource", ~asks),
@@ -316,8 +325,9 @@ def read(
     notes["start before they are submitted"] = int(
         ((start_s >= 0) & (start_s < submit_s))[keep].sum()
     )
-    below = sum(value < 0 for value in columns.labels.get("priority", ()))
-    notes["priority unknown or below 0: it counts as 0"] = below
+    own = columns.labels.get("priority", [])
+    notes["priority unknown or below 0: it counts as 0"] = sum(value < 0 for value in own)
+    own[:] = [max(value, 0) for value in own]
     if machine is not None and "features" in names:
         asked = source.text(names["features"])[keep].tolist()
         columns.labels["features"] = features(asked, machine, notes)
@@ -422,8 +432,9 @@ class _Source:
         self.is_text = path.suffix != ".parquet"
         try:
             if self.is_text:
-                content = read_text(path).replace(b"\r\n", b"\n")
+                content = with_newlines(read_text(path))
                 self.first_line = 1 if form.names else 2
+                self._check_names(content, form)
                 with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
                     self.frame = pd.read_csv(
                         io.BytesIO(content), dtype=str, keep_default_na=False,
@@ -431,7 +442,6 @@ class _Source:
                         header=None if form.names else 0, names=form.names or None,
                         index_col=False, encoding_errors="backslashreplace",
                     )  # fmt: skip
-                self._check_names(content, form)
                 self.frame = self.frame[(self.frame.fillna("") != "").any(axis=1)]
                 if not form.blanks:
                     check_widths(content, len(self.frame.columns), path)
@@ -454,11 +464,19 @@ class _Source:
             raise not_a_table(error, path) from error
 
     def _check_names(self, content: bytes, form: TableForm) -> None:
-        """Refuse a table of which two columns have the same name: pandas would rename one."""
+        """Refuse a table whose cells are apart by other marks than commas, or names a column twice.
+
+        Pandas would rename one of the two.
+        """
         if form.names or form.blanks:
             return
         header = content.split(b"\n", 1)[0].decode(errors="backslashreplace")
-        for name, times in Counter(next(csv.reader([header]), [])).items():
+        names = next(csv.reader([header]), [])
+        if advice := other_commas(names):
+            raise InputError(
+                "a table of one column", file=self.path, line=1, value=header, advice=advice
+            )
+        for name, times in Counter(names).items():
             if times > 1:
                 raise InputError("a column is named twice", file=self.path, line=1, field=name)
 
@@ -467,7 +485,7 @@ class _Source:
             found = ", ".join(map(str, self.frame.columns))
             raise InputError(
                 f"the column is missing; the columns are {found}", file=self.path, field=name,
-                advice=other_commas(self.frame.columns) or "correct the file or the column map",
+                advice="correct the file or the column map",
             )  # fmt: skip
         return self.frame[name]
 
@@ -581,7 +599,11 @@ class _Source:
         ``after_s`` are times that these come after, see `time_s`.
         """
         if form.submit != "text":
-            return self.numbers(name, SECONDS[form.submit])
+            times_s = self.numbers(name, SECONDS[form.submit])
+            if (late := times_s >= YEAR_10000_S).any():
+                advice = 'correct the cell, or the unit of times, as submit = "ms" under [time]'
+                raise self.wrong(name, int(np.argmax(late)), "beyond the year 9999", advice)
+            return times_s
         zone = zone_of(form.zone or "UTC")
         seconds = []
         for row, (text, least_s) in enumerate(zip(self.text(name), after_s.tolist(), strict=True)):

@@ -94,7 +94,7 @@ def test_columns_are_read_in_their_units_and_each_job_is_accounted_for(
     found = column_map.read(written[0], str(written[1]))
     workload = found.workload
     assert found.left_out == {
-        "kind is not batch or night": 1, "never started": 1, "runtime unknown": 1,
+        "kind is not batch or night": 1, "never started": 1, "ends before it starts": 1,
         "number of units unknown or 0": 1, "submit time unknown": 1, "asks for no resource": 1,
     }  # fmt: skip
     assert (found.read, len(workload)) == (8, 2)
@@ -489,10 +489,35 @@ def test_names_that_are_not_utf_8_stay_different(written: tuple[Path, Path]) -> 
     assert users == {r"m\xfcller", r"m\xf6ller"}
 
 
-def test_other_marks_than_commas_are_named(written: tuple[Path, Path]) -> None:
-    written[0].write_text(JOBS.replace(",", ";"))
-    with pytest.raises(InputError, match="separate cells by commas, and not by ';'"):
+@pytest.mark.parametrize("amount", ["0.5", "0,5"])
+def test_other_marks_than_commas_are_named(amount: str, written: tuple[Path, Path]) -> None:
+    """Also where decimals have commas, as spreadsheets write both."""
+    written[0].write_text(JOBS.replace(",", ";").replace(";0.5;", f";{amount};"))
+    with pytest.raises(InputError, match=r"jobs\.csv:1: .* by commas, and not by ';'"):
         column_map.read(written[0], str(written[1]))
+
+
+def test_lines_may_end_as_on_any_system(written: tuple[Path, Path]) -> None:
+    plain = column_map.read(*map(str, written)).workload
+    for end in ("\r\n", "\r"):
+        written[0].write_bytes(JOBS.replace("\n", end).encode())
+        found = column_map.read(*map(str, written)).workload
+        assert found.table.block.tolist() == plain.table.block.tolist()
+
+
+def test_a_time_in_a_wrong_unit_is_named_by_its_line(tmp_path: Path) -> None:
+    jobs, form = tmp_path / "jobs.csv", tmp_path / "map.toml"
+    jobs.write_text(
+        "t,s,e,c\n0,5,9,1\n,,,1\n1760306574000,1760306575000,1760306576000,1\n7,8,9,1\n"
+    )
+    form.write_text(
+        '[columns]\nsubmit = "t"\nstart = "s"\nend = "e"\n[resources]\ncore = {column = "c"}\n'
+    )
+    wrong = r"jobs\.csv:4: field t: beyond the year 9999 \(found '1760306574000'\); .*\"ms\""
+    with pytest.raises(InputError, match=wrong):
+        column_map.read(jobs, str(form))
+    form.write_text(f'[time]\nsubmit = "ms"\n{form.read_text()}')
+    assert column_map.read(jobs, str(form)).workload.table.submit_s[-1] == 1_760_306_574
 
 
 @pytest.mark.parametrize(

@@ -431,7 +431,10 @@ class _Reader:
         """A column of numbers from 0 on, 0 also where nothing is said; None without the column."""
         if name not in self.frame:
             return None
-        values = np.maximum(self.numbers(name), 0)
+        numbers = self.numbers(name)
+        if name == PRIORITY and (below := (numbers < 0) & self.frame[name].notna()).any():
+            self.notes["repaired: priority below 0, it counts as 0"] = int(below.sum())
+        values = np.maximum(numbers, 0)
         most, problem = MOST[PRIORITY if name == PRIORITY else RESTARTABLE]
         if values.max(initial=0) > most:
             raise self.wrong(name, int(np.argmax(values > most)), problem)

@@ -255,6 +255,14 @@ def test_submissions_in_milliseconds_are_refused(log: Callable[..., Path]) -> No
         )
 
 
+def test_priorities_below_0_are_counted(log: Callable[..., Path]) -> None:
+    """PBS has some from -1024 on."""
+    rows = (f"{k},0,5,1,1,{own}\n" for k, own in enumerate(("-1024", "", "7", "0", "-1")))
+    found = table.read(log("id,submit,runtime,units,core,priority\n" + "".join(rows)))
+    assert found.table.priority.tolist() == [0, 0, 7, 0, 0]
+    assert found.notes["repaired: priority below 0, it counts as 0"] == 2
+
+
 def test_memory_beyond_counting_is_refused_in_every_unit(log: Callable[..., Path]) -> None:
     text = "id,submit,runtime,units,mem_gb\n1,0,5,1,1000000000\n"
     with pytest.raises(InputError, match=r":2: field mem_gb"):

@@ -56,6 +56,15 @@ def restartable() -> tuple[Instance, ...]:
     return _loaded({**_NODES, "queue": _stopped(_queue([3, 0], [1, 1])), **_RESTARTS})
 
 
+@functools.cache
+def taking_once() -> tuple[Instance, ...]:
+    """Jobs that take something once, on their first nodes."""
+    queue = _queue([3, 0], [1, 1])
+    for job in queue:
+        job |= {"units": 2, "first": [1, 0]}
+    return _loaded({**_NODES, "queue": queue, "format": FORMAT_OF_RESTARTS})
+
+
 def have_stopped(instances: Sequence[Instance]) -> bool:
     """Whether a job was just stopped in one of these instances."""
     return any(instance.stopped is not None for instance in instances)

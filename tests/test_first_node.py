@@ -301,6 +301,18 @@ def test_a_dispatcher_of_the_user_s_own_need_not_know_of_it(case: tuple[Workload
     assert set(run.jobs["reason"]) <= {"started", "never_fits"}
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_a_replay_compiles_what_such_jobs_need_before_its_first_decision(
+    once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[Instance] = []
+    monkeypatch.setattr(dispatch.toys, "play", lambda make, played: met.extend(played))
+    jobs = jobs_of(units=[2], mem=[4], **({"first_mem": [8]} if once else {}))
+    simulate(*prepare(jobs, THIN), "easy", compiled=False)
+    assert met
+    assert any(instance.system.once for instance in met) == once
+
+
 def test_a_dispatcher_that_says_so_is_shown_what_is_taken_once() -> None:
     @dataclass
     class Knowing(Greedy):

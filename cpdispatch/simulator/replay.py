@@ -266,6 +266,7 @@ def _begun(
         plain = all(general[rule] is None for rule in special) and not system.once
         tests = dispatch.test_s(made) and workload.table.restartable.any()
         kinds = toys.simulated() if plain else toys.every_kind()
+        kinds += toys.taking_once() if system.once else ()
         return (*kinds, *toys.restartable()) if tests else kinds
 
     made = (

@@ -899,6 +899,13 @@ def about_a_list(log: Path) -> list[object]:
     return ["compare", out]
 
 
+def not_over(log: Path) -> list[object]:
+    out = log.parent / "out" / "easy"
+    out.mkdir(parents=True)
+    (out / "checkpoint.pickle").touch()
+    return ["verify", "--run", out.parent]
+
+
 def empty(log: Path) -> list[object]:
     log.write_text("; MaxProcs: 4\n")
     return ["simulate", log]
@@ -1159,6 +1166,10 @@ BAD = {
     "a folder without a run": (
         lambda log: ["compare", log.parent],
         r"holds no finished run \(run.json is missing\); name the folder that simulate was given",
+    ),
+    "a run that is not over": (
+        not_over,
+        r"no finished run \(run.json is missing\); the run in it is not over: .* by --resume",
     ),
     "a value that begins with a dash": (
         lambda log: ["simulate", log, "--limit", "-5s"],

@@ -26,7 +26,8 @@ from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Watch, live, simulate
 from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.live import STATUS, Live
-from cpdispatch.simulator.replay import CHECKPOINT, finished, so_far
+from cpdispatch.simulator.replay import finished, so_far
+from cpdispatch.simulator.saved import CHECKPOINT
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import NAMED, Limit, System
 from cpdispatch.workloads import prepare

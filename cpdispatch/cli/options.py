@@ -385,8 +385,7 @@ class OutputOptions:
 
         Folders have a level for logs, dispatchers, and seeds or draws of which there are several.
         """
-        from cpdispatch.simulator.replay import CHECKPOINT
-        from cpdispatch.simulator.saved import ABOUT
+        from cpdispatch.simulator.saved import ABOUT, CHECKPOINT
 
         if self.out is None or not folders:
             return

@@ -90,7 +90,7 @@ def status(
 
 def unfinished(folder: Path, refused: RefusedFiles) -> list[Path]:
     """The runs in a folder that were begun and are not finished."""
-    from cpdispatch.simulator.replay import CHECKPOINT
+    from cpdispatch.simulator.saved import CHECKPOINT
 
     begun = {path.parent for path in folder.glob(f"**/{CHECKPOINT}")}
     begun |= set(map(Path, look(folder, refused)))

@@ -129,7 +129,7 @@ def saved(folder: Path) -> list[Path]:
 def stopped(folder: Path) -> list[Path]:
     """The runs in a folder that ended before they were finished, and said so."""
     from cpdispatch.simulator.live import STATUS
-    from cpdispatch.simulator.replay import CHECKPOINT
+    from cpdispatch.simulator.saved import CHECKPOINT
 
     paths = sorted(path.parent for path in folder.glob(f"**/{CHECKPOINT}"))
     return [path for path in paths if not (path / STATUS).exists()]

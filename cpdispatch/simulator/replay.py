@@ -53,14 +53,14 @@ from cpdispatch.simulator.compiled import (
 from cpdispatch.simulator.live import STATUS, Telling
 from cpdispatch.simulator.records import NOT_STARTED
 from cpdispatch.simulator.run import Run, run_of
-from cpdispatch.simulator.saved import ABOUT, FILES
+from cpdispatch.simulator.saved import ABOUT, CHECKPOINT, FILES
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import USUAL_TIER, System, SystemFile, from_file, system_as_dict
 from cpdispatch.terms import begins_later, gated
 from cpdispatch.workloads.clock import dated_from_s
 
-CHECKPOINT, LOG = "checkpoint.pickle", "log.pickle"
-"""Files of a replay that is under way: its state, and its jobs, which are written once."""
+LOG = "log.pickle"
+"""The jobs of a replay that is under way, which are written once, beside its state."""
 SWITCH_OFF = "switch_off_s"
 FIRST_CHECKPOINT_S = 1.0
 """Seconds until the first checkpoint: with it, a run that is often killed still makes progress."""

@@ -20,6 +20,8 @@ JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.jso
 ATTEMPTS, EVENTS, PROMISES = "attempts.parquet", "events.csv", "promises.parquet"
 SWITCHED = "switched.parquet"
 FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE, ATTEMPTS, EVENTS, PROMISES, SWITCHED)
+CHECKPOINT = "checkpoint.pickle"
+"""The state of a replay that is under way."""
 
 
 class _Wait(msgspec.Struct):
@@ -221,9 +223,12 @@ def read_about(folder: Path) -> tuple[About, dict[str, Any]]:
     """The checked fields of run.json, and its whole content."""
     path = folder / ABOUT
     if not path.exists():
+        advice = "name the folder that simulate was given as --out"
+        if any(folder.glob(f"**/{CHECKPOINT}")):
+            advice = "the run in it is not over: if it was stopped, go on with it by --resume"
         raise InputError(
             f"holds no finished run ({ABOUT} is missing)" if folder.exists() else "no such folder",
-            file=folder, advice="name the folder that simulate was given as --out",
+            file=folder, advice=advice,
         )  # fmt: skip
     content = read_text(path)
     known = parse_json(content, About, f"the {ABOUT} of a run", path)

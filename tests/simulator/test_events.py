@@ -33,7 +33,8 @@ from cpdispatch.events import (
 )
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
-from cpdispatch.simulator.replay import CHECKPOINT, finished
+from cpdispatch.simulator.replay import finished
+from cpdispatch.simulator.saved import CHECKPOINT
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
 from cpdispatch.workloads import prepare

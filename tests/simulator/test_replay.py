@@ -22,7 +22,8 @@ from cpdispatch.errors import DecisionError, InputError, InterruptedRunError, Us
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
-from cpdispatch.simulator.replay import CHECKPOINT, LOG, _Replay, claim, finished
+from cpdispatch.simulator.replay import LOG, _Replay, claim, finished
+from cpdispatch.simulator.saved import CHECKPOINT
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample

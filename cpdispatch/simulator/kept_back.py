@@ -163,6 +163,8 @@ def _behind(
     """The jobs that had to wait at the gate: row, begin and end of that wait, and its reason."""
     came: dict[int, tuple[int, str]] = {}
     inside: set[int] = set()
+    # Jobs that last no second end in the second in which they are through: another waits for that.
+    over = set(refused)
     for time, events in steps:
         for kind, row in events:
             if kind == _COME and row not in came:  # else it has not been through yet
@@ -171,13 +173,15 @@ def _behind(
             elif kind == _END and row in inside:
                 inside.remove(row)
                 gates.end(row)
+            elif kind == _END:
+                over.add(row)
         while through := gates.passing():
             for passed in through:
                 inside.add(passed)
                 since, why = came.pop(passed)
                 if time > since:
                     yield passed, since, time, why
-                if passed in refused:
+                if passed in over:
                     inside.remove(passed)
                     gates.end(passed)
         for waits, (since, why) in came.items():

@@ -581,6 +581,18 @@ def test_a_job_of_no_time_is_through_its_limit_at_once(trigger: str):
     assert (stretch.from_s, stretch.until_s, stretch.cause) == (6, 15, "capacity")
 
 
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_jobs_of_no_time_are_through_their_limit_one_after_the_other(trigger: str):
+    jobs, system = on_nodes(
+        two_nodes(limits=[{"of": "jobs", "most": 1, "per": "user"}]), submit=[0, 0, 0, 0, 1],
+        runtime=[0, 0, 0, 5, 5], requested=10, units=1, user="ann",
+    )  # fmt: skip
+    run = simulate(jobs, system, "easy", trigger=trigger)
+    assert run.jobs["start"].tolist() == [0, 0, 0, 0, 5]
+    assert [(each.job, each.cause) for each in run.moment(4).waiting] == [(5, "limit")]
+    assert run.moment(5).waiting == ()
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.sampled_from(["instant", "event"]), st.integers(1, 3), st.booleans())
 def test_whoever_was_shown_to_the_dispatcher_waited_for_no_limit(

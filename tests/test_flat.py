@@ -57,8 +57,9 @@ def test_a_flat_instance_is_the_one_that_it_was_made_of(instance: Instance) -> N
     assert same(made, instance)
     assert same(pickle.loads(pickle.dumps(again(instance))), instance)
     assert same(deepcopy(again(instance)), instance)
-    before = replace(again(instance), now=instance.now - 1)
-    assert before.flat[snapshot.NOW] == instance.now - 1
+    if (instance.running.start_s < instance.now).all():
+        before = replace(again(instance), now=instance.now - 1)
+        assert before.flat[snapshot.NOW] == instance.now - 1
     assert all(not array.flags.writeable for _, array in arrays(made))
 
 

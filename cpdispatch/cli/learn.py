@@ -189,7 +189,7 @@ def _inflation(factor: float) -> str:
 def _comparison_table(found: Regressed) -> Table:
     """Mean bounded slowdowns over the test workloads."""
     wide = found.means.pivot(index="policy", columns="backfill")
-    kinds = list(found.means.backfill.unique())
+    kinds = list(found.means["backfill"].unique())
     table = table_of(
         "Mean bounded slowdown on test workloads (mean of the ratios to FCFS), by backfilling",
         ("policy",),

@@ -120,9 +120,9 @@ def comparison(regressed: Regressed) -> Any:
     """Mean bounded slowdown of each policy relative to first come, first served, by workload."""
     rows = regressed.comparison
     drawn = figure(6.5, 3)
-    for place, backfill in enumerate(rows.backfill.unique(), start=1):
+    for place, backfill in enumerate(rows["backfill"].unique(), start=1):
         axes = drawn.add_subplot(1, 2, place)
-        part = rows[rows.backfill == backfill]
+        part = rows[rows["backfill"] == backfill]
         names = [name for name in part.policy.unique() if name != "fcfs"]
         axes.boxplot(
             [part[part.policy == name].relative for name in names],

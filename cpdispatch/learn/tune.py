@@ -181,7 +181,7 @@ class Tuned:
         rows = self.pairs
         chosen = rows[
             (rows.primary == self.picked.primary)
-            & (rows.backfill == self.picked.backfill)
+            & (rows["backfill"] == self.picked.backfill)
             & (rows.threshold_s == _shown(self.picked.threshold_s))
         ]
         return {

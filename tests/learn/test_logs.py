@@ -76,7 +76,7 @@ def test_the_learned_linear_policy_is_as_good_as_smallest_area_first(trace: Trac
     tests = [fit(generate(1_500, seed), LUBLIN) for seed in range(1, 6)]
     log = fit(generate(10_000, 0), LUBLIN)
     means = regress(log, LUBLIN, tests, Regression(orders=2_000), HERE).means
-    relative = means[means.backfill == "easy"].set_index("policy").relative
+    relative = means[means["backfill"] == "easy"].set_index("policy").relative
     assert relative["lin (learned)"] < 0.5
     assert relative["lin (learned)"] < 2 * relative["saf"]
     assert np.isfinite(relative).all()

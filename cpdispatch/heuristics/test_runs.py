@@ -215,7 +215,7 @@ def beside(
     return as_placements(
         kernels.greedy(
             instance.now,
-            free,
+            sealed(free),
             instance.system.counted,
             instance.queue.block,
             instance.queue.planned_s,

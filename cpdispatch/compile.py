@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -104,6 +106,33 @@ else:
 
     event.register("numba:compile", _Compilation())
 
+    class KernelFile(IndexDataCacheFile):
+        """What is kept of a kernel, while several processes compile it.
+
+        numba gives what it compiles the next number, and writes the index first. Another process
+        could then read what was left under that number: code for other types, or of older sources.
+        Here a file has the number of its content alone, and is there before the index names it.
+        """
+
+        def save(self, key: Any, data: Any) -> None:
+            """Keep what was compiled for the types that ``key`` tells."""
+            of = repr((self._version, self._source_stamp, key)).encode()
+            name = self._data_name(int.from_bytes(hashlib.sha256(of).digest()[:8], "big"))
+            self._save_data(name, data)
+            known = self._load_index()
+            if known.get(key) == name:
+                return
+            if not known and Path(self._index_path).exists():  # of older sources
+                self._remove_but(name)
+            self._save_index(known | {key: name})
+
+        def _remove_but(self, name: str) -> None:
+            """Remove what is kept under any other name."""
+            any_of_it = re.compile(re.escape(name).replace(name.split(".")[-2], r"\d+"))
+            for path in Path(self._cache_path).iterdir():
+                if path.name != name and any_of_it.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+
     def kernel(function: Function) -> Function:
         """Compile a function on its first call and cache the result beside the package.
 
@@ -168,7 +197,7 @@ else:
             cache = dispatcher._cache
             stamps = cache._cache_file._source_stamp, stamp(inspect.getfile(function))
             base = cache._impl.filename_base + suffix
-            cache._cache_file = IndexDataCacheFile(cache._cache_path, base, stamps)
+            cache._cache_file = KernelFile(cache._cache_path, base, stamps)
         except AttributeError:  # of a numba to come, which may keep kernels otherwise
             dispatcher._cache = NullCache()
 

@@ -20,7 +20,7 @@ from numba.core.dispatcher import Dispatcher
 import cpdispatch
 from cpdispatch import sources
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import allocating, is_kept, kernel, merged, typed, uncached
+from cpdispatch.compile import KernelFile, allocating, is_kept, kernel, merged, typed, uncached
 
 REPLAY = """
 import sys
@@ -100,6 +100,39 @@ def test_a_kernel_is_kept_once_it_has_been_compiled(
         assert not is_kept(more)
     assert more(1) == 2
     assert is_kept(more)
+
+
+def test_nobody_reads_what_was_kept_for_other_types_or_of_older_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes keep what they compile at the same time, and a third one reads."""
+
+    def file(sources: str) -> KernelFile:
+        return KernelFile(str(tmp_path), "kernels.go-7.py311", sources)
+
+    file("old").save("int", "old code for int")
+    file("old").save("float", "old code for float")
+    (tmp_path / "kernels.go-7.py311.part.1.nbc").touch()
+    one, other, third = file("new"), file("new"), file("new")
+    for each in (one, other):  # both have looked before either wrote
+        monkeypatch.setattr(each, "_load_index", dict)
+    seen = []
+    for each, key in ((one, "int"), (other, "float")):
+        write = each._save_data
+
+        def looking(name: str, data: str, write: Any = write) -> None:
+            seen.extend(third.load(key) for key in ("int", "float"))
+            write(name, data)
+            seen.extend(third.load(key) for key in ("int", "float"))
+
+        monkeypatch.setattr(each, "_save_data", looking)
+        each.save(key, f"code for {key}")
+    assert set(seen) <= {None, "code for int"}
+    assert [third.load(key) for key in ("int", "float")] == [None, "code for float"]
+    third.save("int", "code for int")
+    assert [file("new").load(key) for key in ("int", "float")] == ["code for int", "code for float"]
+    assert file("old").load("int") is None
+    assert len(list(tmp_path.glob("kernels.go-7.py311.*.nbc"))) == 3  # the part is another's
 
 
 def test_a_kernel_is_compiled_anew_when_what_it_imports_has_changed(tmp_path: Path) -> None:

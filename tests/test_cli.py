@@ -667,6 +667,25 @@ def test_runs_that_an_earlier_version_saved_are_measured_against_easy(
     assert [line.replace("easy", "fifo") for line in text.splitlines() if "sjf: " in line] == PAYS
 
 
+@pytest.mark.parametrize("command", ["compare", "verify", "explain"])
+def test_a_run_that_is_not_over_beside_others_is_said_to_be_left_out(
+    command: str, queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    names = ["-d", "easy", "-d", "fifo", "-d", "sjf"]
+    said(capsys, "simulate", queue, *names, "--cores", 1, "--out", out)
+    (out / "fifo" / "run.json").unlink()
+    (out / "fifo" / "checkpoint.pickle").touch()
+    more = {"compare": [out], "verify": ["--run", out], "explain": [out, "--job", 1]}
+    code, text, err = said(capsys, command, *more[command])
+    assert code == 0
+    assert "sjf" in text
+    assert err == (
+        f"cpdispatch: {out / 'fifo'}: left out, as the run is not over; if it was stopped, go on "
+        "with it by --resume\n"
+    )
+
+
 # --------------------------------------------------------------------------------- campaigns
 
 

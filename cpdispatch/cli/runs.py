@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +25,18 @@ if TYPE_CHECKING:
     from cpdispatch.simulator import Run
 
 
-def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path, Run]]:
+def load_runs(
+    folders: list[Path], refused: RefusedFiles, *, tell: bool = True
+) -> Iterator[tuple[Path, Run]]:
     """The runs of the folders, each once; those inside one in the order that `place` says.
 
     Draws that are beside each other stay together, also where another command's runs, in the same
-    folder, have the same places.
+    folder, have the same places. Unless ``tell`` is false, standard error has a line for each run
+    beside them that is not over.
     """
     from cpdispatch.simulator.replay import DRAW
     from cpdispatch.simulator.run import Run
-    from cpdispatch.simulator.saved import ABOUT, about_of
+    from cpdispatch.simulator.saved import ABOUT, CHECKPOINT, about_of
 
     def place(path: Path) -> tuple[float, bool, Path]:
         # Simulate gives each run its place; an earlier version did not, and Run.save does not.
@@ -61,6 +65,13 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
                 run = Run.load(path)
             if run is not None:
                 yield path, run
+        begun = {path.parent for path in folder.glob(f"**/{CHECKPOINT}")} - set(inner)
+        for path in sorted(begun) if inner and tell else ():
+            print(
+                f"cpdispatch: {path}: left out, as the run is not over; if it was stopped, go on "
+                "with it by --resume",
+                file=sys.stderr,
+            )
 
 
 def load_summaries(

@@ -104,7 +104,7 @@ def _runs(
     from cpdispatch.simulator.replay import LOG, so_far
 
     if saved_in(run) or not begun:
-        for folder, saved in load_runs([run], refused):
+        for folder, saved in load_runs([run], refused, tell=False):
             yield folder, saved, None
     for folder in begun:
         known = None

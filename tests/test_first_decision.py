@@ -44,7 +44,7 @@ def decide(dispatcher, instance):
     return decision
 
 @hypothesis.settings(
-    max_examples=20, database=None, deadline=None, derandomize=True,
+    max_examples=10, database=None, deadline=None, derandomize=True,
     phases=[Phase.generate], suppress_health_check=list(HealthCheck),
 )
 @given(instances(), instances(restarts=True).filter(lambda found: found.stopped is not None))

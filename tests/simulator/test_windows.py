@@ -125,17 +125,17 @@ def test_the_seconds_of_a_replay_leave_compiling_out(
 
 @pytest.mark.log
 @pytest.mark.parametrize(
-    ("name", "system", "dispatcher"),
-    [("KTH-SP2-1996-2.1-cln", "100", "easy-saf-saf:threshold=72000"),
-     ("HPC2N-2002-2.2-cln", "seth", "easy")],
+    ("name", "system", "dispatcher", "window"),
+    [("KTH-SP2-1996-2.1-cln", "100", "easy-saf-saf:threshold=72000", "15000"),
+     ("HPC2N-2002-2.2-cln", "seth", "easy", "50000")],
 )  # fmt: skip
 def test_a_real_log_in_a_file_is_replayed_by_windows(
-    name: str, system: str, dispatcher: str, trace: Callable[[str], Path], tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    name: str, system: str, dispatcher: str, window: str, trace: Callable[[str], Path],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     log, out, whole = trace(name), tmp_path / "out", tmp_path / "whole"
     ask = ["simulate", str(log), "--system", system, "-d", dispatcher]
-    assert cli.run([*ask, "--window", "15000", "--out", str(out)]) == 0
+    assert cli.run([*ask, "--window", window, "--out", str(out)]) == 0
     by_windows = capsys.readouterr().out
     assert cli.run([*ask, "--out", str(whole)]) == 0
     without_times = [line.split("ms a decision")[0] for line in by_windows.splitlines()]

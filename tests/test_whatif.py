@@ -288,7 +288,7 @@ def test_where_the_first_system_fails_the_page_takes_no_other_for_it(
 def test_figures_are_of_the_draws_that_did_not_fail_on_one_of_the_systems(log: Path) -> None:
     first_runs, other_runs = [], []
     for draw, jobs in enumerate((60, 50, 40)):
-        found = whatif.alternatives(read(log), ["8", "10"], jobs)
+        found = whatif.alternatives(read(log), ["8", "10"], jobs=jobs)
         for each, runs in zip(found, (first_runs, other_runs), strict=True):
             run = simulate(each.workload, each.system, "easy")
             runs.append(RunSummary.of(replace(run, about=run.about | {"draw": draw})))
@@ -389,6 +389,48 @@ def test_the_jobs_that_never_started_are_counted_over_draws() -> None:
     ]
 
 
+def test_the_rules_of_the_replay_are_those_of_simulate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, machine, happens = (tmp_path / name for name in ("after.csv", "two.toml", "fails.csv"))
+    head, *rows = LOG.splitlines()
+    after = ["preceding,think", *(f"{k // 3 * 2},{k % 2 * 9}" for k in range(len(rows)))]
+    path.write_text("".join(f"{a},{b}\n" for a, b in zip([head, *rows], after, strict=True)))
+    machine.write_text('resources = ["core"]\n[[groups]]\nname = "a"\nnodes = 4\ncapacity = [2]\n')
+    happens.write_text("time,kind,nodes\n60,fail,0-1\n300,repair,0-1\n")
+    for options in (
+        ("--dependencies",),
+        ("--kill-at-limit", "--trigger", "event", "--predict", "last2"),
+        ("--events", happens, "--requeue", "none"),
+        ("--restartable", "0.5", "--seed", "3", "-d", "easy:test=30s", "--restart-cost", "5s"),
+        ("--jobs", "20"),
+    ):
+        given = (path, "--system", machine, "--system", "+50%", "--json")
+        code, out, _ = said(capsys, *given, *options)
+        assert code == 0
+        row = json.loads(out)["rows"][0]
+        asked = ["simulate", path, "--system", machine, "--json", *options]
+        assert cli.run([*map(str, asked), "--cores", "1"]) == 0
+        (run,) = json.loads(capsys.readouterr().out)["runs"]
+        assert {name: row[name] for name in whatif.FIGURES} == {
+            name: run[name] for name in whatif.FIGURES
+        }
+
+
+def test_a_part_of_the_log_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, day_s = tmp_path / "dated.csv", 86_400
+    submits = [1_700_000_000 + k * day_s // 4 for k in range(20)]
+    path.write_text("id,submit,runtime,requested,units,core\n" + "".join(
+        f"{k},{submit},3600,3600,1,1\n" for k, submit in enumerate(submits, start=1)
+    ))  # fmt: skip
+    dates = ("--from", "2023-11-16", "--to", "2023-11-18")
+    runs = tmp_path / "runs"
+    given = (path, "--system", "8", "--system", "9", "--out", runs, *dates)
+    assert said(capsys, *given)[0] == 0
+    found = [Run.load(runs / of / "easy" / "draw-0") for of in "89"]
+    assert [len(run.jobs) for run in found] == [8, 8]
+
+
 def test_what_is_wrong_is_said(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for given, says in (
         (("--system", "nowhere"), "unknown system 'nowhere'"),
@@ -396,6 +438,13 @@ def test_what_is_wrong_is_said(log: Path, capsys: pytest.CaptureFixture[str]) ->
         (("--system", "8", "--system", "9", "-d", "esay"), "did you mean easy"),
         (("--system", "8", "--system", "9", "--shake", "0"), "a whole number of draws, 1 or more"),
         (("--system", "8", "--system", "9", "--overwrite"), "--overwrite needs --out"),
+        (("--system", "8", "--system", "9", "--dependencies"), "leave --dependencies out"),
+        (("--system", "8", "--system", "9", "--restart-cost", "5s"), "no job may be restarted"),
+        (("--system", "8", "--system", "9", "--restartable", "which"), "which"),
+        (
+            ("--system", "8", "--system", "9", "--events", "exponential:mtbf=1d,repair=1h"),
+            "system 8 is one node",
+        ),
     ):
         code, _, err = said(capsys, log, *given)
         assert code == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -309,6 +309,73 @@ class ReplayOptions:
                 f"--starvation {self.starvation}: whole seconds, {LIMIT} at most, are needed"
             )
         return Starvation(*map(int, times))
+
+
+def of_all_runs(
+    rules: ReplayOptions, restarts: RestartOptions, happens: EventOptions,
+    logs: Sequence[tuple[Workload, System]],
+) -> dict[str, Any]:  # fmt: skip
+    """The arguments of every run on these logs.
+
+    Raises
+    ------
+    UsageError
+        When options exclude each other, or the logs lack what they are about.
+    """
+    from cpdispatch.experiment.runs import check_dependencies
+
+    found = rules.of_runs() | happens.of_runs() | {"restart_cost_s": restarts.cost_s()}
+    _check_restart_options(found, restarts, logs)
+    _check_gates(found, logs)
+    if found["dependencies"]:
+        check_dependencies(logs, "--dependencies")
+    return found
+
+
+def _check_restart_options(
+    of_runs: Mapping[str, Any], said: RestartOptions, logs: Sequence[tuple[Workload, System]]
+) -> None:
+    """Raise where restarts are asked for, and no job may be restarted or another option forbids it.
+
+    ``said`` is what was written on the command line.
+    """
+    idempotent, costs = of_runs["idempotent"], of_runs["restart_cost_s"] > 0
+    if not any(log.table.restartable.any() for log, _ in logs):
+        which = "no job may be restarted; say which may, as --restartable all"
+        if idempotent and said.restartable is not None:
+            raise UsageError(f"--idempotent and --restartable {said.restartable}: {which}")
+        if costs and not idempotent:
+            raise UsageError(f"--restart-cost {said.restart_cost}: {which}")
+        if of_runs["events"] is not None and of_runs["events"].requeue == "restartable":
+            raise UsageError(f"--requeue restartable: {which}")
+    if not (costs or idempotent):
+        return
+    option = "--idempotent" if idempotent else "--restart-cost"
+    events = of_runs["events"]
+    anew = "a job that is killed for a restart runs anew in full; "
+    for excluded, given, why in (
+        ("--checkpoints", events is not None and events.checkpoints is not None, anew),
+        ("--power-cap", of_runs["power_cap"] is not None, ""),
+        ("--switch-off", of_runs["switch_off_s"] is not None, ""),
+    ):
+        if given:
+            raise UsageError(
+                f"{excluded} and {option} cannot be combined: {why}leave one of them out"
+            )
+
+
+def _check_gates(of_runs: Mapping[str, Any], logs: Sequence[tuple[Workload, System]]) -> None:
+    """Raise where jobs wait for more than free nodes, and an option excludes that."""
+    from cpdispatch.simulator.checks import gates_of
+
+    for option, given in (
+        ("--dependencies", of_runs["dependencies"]),
+        ("--idempotent", of_runs["idempotent"]),
+        ("--restart-cost", of_runs["restart_cost_s"]),
+    ):
+        gates = next(filter(None, (gates_of(*log) for log in logs)), "") if given else ""
+        if gates:
+            raise UsageError(f"{gates}, which exclude {option}: leave it out")
 
 
 @Parameter(name="*")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -23,6 +23,7 @@ from cpdispatch.cli.options import (
     Whole,
     WorkerOptions,
     check_draws,
+    of_all_runs,
 )
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
 from cpdispatch.cli.runs import check_pictures, first_of_each, print_and_draw
@@ -35,8 +36,6 @@ from cpdispatch.errors import UsageError
 if TYPE_CHECKING:
     from cpdispatch.campaign import CampaignError, Workers
     from cpdispatch.experiment import Experiment, RunPlan, RunSummary
-    from cpdispatch.jobs import Workload
-    from cpdispatch.system import System
 
 SAMPLE_DISPATCHERS = "easy", "easy-spf-spf", "hcp"
 """What the generated sample is replayed under where nothing is named: order, plan and CP-SAT."""
@@ -98,7 +97,6 @@ def simulate(
     with status(STARTING):
         from cpdispatch.campaign import Workers
         from cpdispatch.experiment import Experiment
-        from cpdispatch.experiment.runs import check_dependencies
         from cpdispatch.simulator.saved import ABOUT
 
     _check_draws(seeds, shake)
@@ -110,13 +108,9 @@ def simulate(
     logs = logs or [log.read(None, seed, restarts.restartable) for seed in numbers]
     names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
     experiment = Experiment(logs, names, numbers, of_seed=not traces, draws=shake)
-    of_runs = rules.of_runs() | happens.of_runs() | {"restart_cost_s": restarts.cost_s()}
-    _check_restart_options(of_runs, restarts, logs)
-    _check_gates(of_runs, logs)
+    of_runs = of_all_runs(rules, restarts, happens, logs)
     limit_s = seconds(rules.limit, "--limit")
     plan = _with_folders(output.plan(limit_s, of_runs), watch, plot, where.cluster)
-    if of_runs["dependencies"]:
-        check_dependencies(logs, "--dependencies")
     with status("checking names"):
         experiment.check(plan.limit_s, of_runs)
     plans = experiment.plans(plan)
@@ -174,52 +168,6 @@ def _check_draws(seeds: int, shake: int) -> None:
             f"--seeds {seeds} and --shake {shake} cannot be combined: each draw of --shake has "
             "a seed of its own; leave --seeds out"
         )
-
-
-def _check_restart_options(
-    of_runs: Mapping[str, Any], said: RestartOptions, logs: Sequence[tuple[Workload, System]]
-) -> None:
-    """Raise where restarts are asked for, and no job may be restarted or another option forbids it.
-
-    ``said`` is what was written on the command line.
-    """
-    idempotent, costs = of_runs["idempotent"], of_runs["restart_cost_s"] > 0
-    if not any(log.table.restartable.any() for log, _ in logs):
-        which = "no job may be restarted; say which may, as --restartable all"
-        if idempotent and said.restartable is not None:
-            raise UsageError(f"--idempotent and --restartable {said.restartable}: {which}")
-        if costs and not idempotent:
-            raise UsageError(f"--restart-cost {said.restart_cost}: {which}")
-        if of_runs["events"] is not None and of_runs["events"].requeue == "restartable":
-            raise UsageError(f"--requeue restartable: {which}")
-    if not (costs or idempotent):
-        return
-    option = "--idempotent" if idempotent else "--restart-cost"
-    events = of_runs["events"]
-    anew = "a job that is killed for a restart runs anew in full; "
-    for excluded, given, why in (
-        ("--checkpoints", events is not None and events.checkpoints is not None, anew),
-        ("--power-cap", of_runs["power_cap"] is not None, ""),
-        ("--switch-off", of_runs["switch_off_s"] is not None, ""),
-    ):
-        if given:
-            raise UsageError(
-                f"{excluded} and {option} cannot be combined: {why}leave one of them out"
-            )
-
-
-def _check_gates(of_runs: Mapping[str, Any], logs: Sequence[tuple[Workload, System]]) -> None:
-    """Raise where jobs wait for more than free nodes, and an option excludes that."""
-    from cpdispatch.simulator.checks import gates_of
-
-    for option, given in (
-        ("--dependencies", of_runs["dependencies"]),
-        ("--idempotent", of_runs["idempotent"]),
-        ("--restart-cost", of_runs["restart_cost_s"]),
-    ):
-        gates = next(filter(None, (gates_of(*log) for log in logs)), "") if given else ""
-        if gates:
-            raise UsageError(f"{gates}, which exclude {option}: leave it out")
 
 
 def _say_undumped(plan: RunPlan, summaries: Sequence[RunSummary], done: Sequence[str]) -> None:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from cpdispatch.cli.options import (
+    EventOptions,
     Flag,
     Json,
+    ReplayOptions,
+    RestartOptions,
     Whole,
     WorkerOptions,
     check_draws,
     check_spared,
     kept_in,
+    of_all_runs,
 )
 from cpdispatch.cli.output import (
     DONE,
@@ -48,11 +52,14 @@ def whatif(
     dispatcher: Annotated[
         tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="", show_default=False)
     ] = (),
-    predict: str | None = None,
     filter: Literal["all", "strong", "drop"] = "all",
     jobs: Whole | None = None,
+    since: Annotated[str, Parameter("--from", show_default=False)] = "",
+    until: Annotated[str, Parameter("--to", show_default=False)] = "",
     shake: Whole = 1,
-    limit: str = "1s",
+    rules: ReplayOptions = ReplayOptions(),
+    restarts: RestartOptions = RestartOptions(),
+    happens: EventOptions = EventOptions(),
     out: Path | None = None,
     overwrite: Flag = False,
     csv: Path | None = None,
@@ -73,17 +80,17 @@ def whatif(
         system, of the log's own system.
     dispatcher
         A dispatcher, as in simulate; may be given several times. Default: easy.
-    predict
-        Predictor of durations.
     filter
         Which jobs of the log to keep, as in simulate.
     jobs
         Use only the first N jobs.
+    since
+        Use only jobs submitted on this date (UTC) or later.
+    until
+        Use only jobs submitted before this date (UTC).
     shake
         Number of draws of each run, as in simulate. Figures are then means, with their standard
         deviation.
-    limit
-        Time limit of each decision, for example 500ms or 1s.
     out
         Folder for the runs. Finished runs there are not made again.
     overwrite
@@ -101,14 +108,22 @@ def whatif(
         from cpdispatch.experiment.runs import run
         from cpdispatch.simulator.replay import claim
         from cpdispatch.workloads import read
+        from cpdispatch.workloads.restarts import share_of
 
     _check(shake, overwrite, out, csv, page)
     check_spared("--csv", csv, trace, *system)
     with status(f"reading {trace}"):
-        log = read(trace, filter)
-        found = whatif.alternatives(log, system, jobs)
+        which = restarts.restartable
+        is_column = which is not None and share_of(which) is None
+        log = read(trace, filter, restartable=which if is_column else None)
+        found = whatif.alternatives(
+            log, system, jobs=jobs, since=since, until=until,
+            restartable=None if is_column else which, seed=rules.seed,
+        )  # fmt: skip
     names = dispatcher or ("easy",)
-    plan = RunPlan("", 0, seconds(limit, "--limit"), {"predictor": predict}, out and out.absolute())
+    of_runs = of_all_runs(rules, restarts, happens, [(of.workload, of.system) for of in found])
+    limit_s = seconds(rules.limit, "--limit")
+    plan = RunPlan("", rules.seed, limit_s, of_runs, out and out.absolute())
     parts = whatif.parts(found, names, plan, shake)
     for part in parts:
         part.experiment.check(plan.limit_s, plan.rules or {})

@@ -145,7 +145,7 @@ def _changed(system: System, text: str) -> System | None:
     return None if limit is None else limited(system, *limit)
 
 
-def alternatives(log: Workload, given: Sequence[str], jobs: int | None = None) -> list[Alternative]:
+def alternatives(log: Workload, given: Sequence[str], **part: Any) -> list[Alternative]:
     """The systems that are named, the one that the others are measured against first.
 
     Parameters
@@ -155,8 +155,9 @@ def alternatives(log: Workload, given: Sequence[str], jobs: int | None = None) -
     given : sequence of str
         Numbers of processors, named systems, files, and changes such as ``+20%`` or
         ``core per user=64``, which are of the first of the others, or of the log's own system.
-    jobs : int, optional
-        Only the first so many jobs.
+    **part
+        Which part of the log, and which jobs may be restarted, see
+        `cpdispatch.workloads.prepare`.
 
     Raises
     ------
@@ -170,7 +171,7 @@ def alternatives(log: Workload, given: Sequence[str], jobs: int | None = None) -
     first = find(named[0]) if named else own_machine(log, log.name)
     rest = [text for text in given if not named or text != named[0]]
     systems = [first, *(_changed(first, text) or find(text) for text in rest)]
-    found = [Alternative(each.name, *prepare(log, each, jobs=jobs)) for each in systems]
+    found = [Alternative(each.name, *prepare(log, each, **part)) for each in systems]
     if len(found) == 1:
         raise UsageError(
             "name another system, for example --system +20%: one alone is what simulate is for"

@@ -116,6 +116,7 @@ class ColumnMap(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _DATE = re.compile(r"^(\d{4})(\d\d)(\d\d)$", re.ASCII)
+_BLANKS = (b", ", b" ,", b",\t", b"\t,", b"\n ", b" \n", b"\n\t", b"\t\n")
 _NODE = re.compile(r"[^\s,;{}]+")
 
 KNOWN = (
@@ -442,6 +443,8 @@ class _Source:
                         header=None if form.names else 0, names=form.names or None,
                         index_col=False, encoding_errors="backslashreplace",
                     )  # fmt: skip
+                if not form.blanks:
+                    self._strip(content, form)
                 self.frame = self.frame[(self.frame.fillna("") != "").any(axis=1)]
                 if not form.blanks:
                     check_widths(content, len(self.frame.columns), path)
@@ -476,9 +479,18 @@ class _Source:
             raise InputError(
                 "a table of one column", file=self.path, line=1, value=header, advice=advice
             )
-        for name, times in Counter(names).items():
+        for name, times in Counter(name.strip() for name in names).items():
             if times > 1:
                 raise InputError("a column is named twice", file=self.path, line=1, field=name)
+
+    def _strip(self, content: bytes, form: TableForm) -> None:
+        """Take the blanks around names and cells away, as where the columns need no map."""
+        ends = len(content.strip(b" \t")) < len(content)
+        if not ends and not any(mark in content for mark in _BLANKS):
+            return
+        if not form.names:
+            self.frame.columns = self.frame.columns.str.strip()
+        self.frame = self.frame.apply(lambda column: column.str.strip())
 
     def column(self, name: str) -> pd.Series[str]:
         if name not in self.frame:

@@ -465,6 +465,29 @@ def test_a_table_of_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
         column_map.read(tmp_path / "jobs.csv", str(tmp_path / "own.toml"))
 
 
+@pytest.mark.parametrize("apart", [", ", " ,", "\t,\t"])
+def test_blanks_around_names_and_cells_are_left_out(apart: str, written: tuple[Path, Path]) -> None:
+    plain = column_map.read(*map(str, written))
+    written[0].write_text(JOBS.replace(",", apart))
+    found = column_map.read(*map(str, written))
+    assert found.workload.table.block.tolist() == plain.workload.table.block.tolist()
+    assert found.workload.table.label("user", 0) == "ann"
+    assert found.extra.equals(plain.extra)
+    assert found.left_out == plain.left_out
+
+
+def test_a_cell_of_blanks_is_empty_and_a_name_with_blanks_stands_twice(tmp_path: Path) -> None:
+    jobs, form = tmp_path / "jobs.csv", tmp_path / "own.toml"
+    form.write_text('[table]\nempty = ["-"]\n' + own())
+    jobs.write_text("id,at,run,who,c\n1,0,5, - ,1\n2,0,  ,a,1\n , , , , \n")
+    found = column_map.read(jobs, str(form))
+    assert found.left_out == {"runtime unknown": 1}
+    assert found.workload.table.label("user", 0) == ""
+    jobs.write_text("id,at,run,who,c, c\n1,0,5,a,1,2\n")
+    with pytest.raises(InputError, match=r"jobs.csv:1: field c: a column is named twice"):
+        column_map.read(jobs, str(form))
+
+
 def test_the_names_of_nodes_and_jobs_are_kept_whatever_they_are_called(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(
         own(more='[nodes]\nname = "node"\nresources.core = {column = "k"}\n')

@@ -467,10 +467,12 @@ class _Source:
             raise not_a_table(error, path) from error
 
     def _check_names(self, content: bytes, form: TableForm) -> None:
-        """Refuse a table whose cells are apart by other marks than commas, or names a column twice.
+        """Refuse an empty file, cells apart by other marks than commas, and a name that is twice.
 
-        Pandas would rename one of the two.
+        Pandas would rename one of two columns of a name.
         """
+        if not content.strip():
+            raise InputError("the file is empty", file=self.path, advice="name a table")
         if form.names or form.blanks:
             return
         header = content.split(b"\n", 1)[0].decode(errors="backslashreplace")

@@ -488,6 +488,15 @@ def test_a_cell_of_blanks_is_empty_and_a_name_with_blanks_stands_twice(tmp_path:
         column_map.read(jobs, str(form))
 
 
+@pytest.mark.parametrize("content", ["", "\n", " \n\n"])
+def test_a_file_without_a_table_is_said_to_be_empty(
+    content: str, written: tuple[Path, Path]
+) -> None:
+    written[0].write_text(content)
+    with pytest.raises(InputError, match=r"jobs\.csv: the file is empty; name a table"):
+        column_map.read(*map(str, written))
+
+
 def test_the_names_of_nodes_and_jobs_are_kept_whatever_they_are_called(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(
         own(more='[nodes]\nname = "node"\nresources.core = {column = "k"}\n')

@@ -125,6 +125,16 @@ KNOWN = (
 )  # fmt: skip
 
 
+def _check_zone(zone: str, path: Path) -> None:
+    try:
+        zone_of(zone or "UTC")
+    except UsageError as error:
+        raise InputError(
+            "no such time zone", file=path, field="time.zone", value=zone,
+            advice="write one as Europe/Berlin",
+        ) from error  # fmt: skip
+
+
 def _check_format(format: str, path: Path) -> None:
     """Raise where no text can be read by a format."""
     try:
@@ -185,6 +195,7 @@ def load(name: str) -> ColumnMap:
                 "says how to read dates and times, and submit is no text", file=path,
                 field=f"time.{key}", value=value, advice='leave it out, or write submit = "text"',
             )  # fmt: skip
+    _check_zone(found.time.zone, path)
     _check_format(found.time.format, path)
     _check_resources(found.resources, "resources", path)
     _check_resources(found.first, "first", path)

@@ -494,7 +494,10 @@ class _Source:
             )
         for name, times in Counter(name.strip() for name in names).items():
             if times > 1:
-                raise InputError("a column is named twice", file=self.path, line=1, field=name)
+                raise InputError(
+                    "a column is named twice", file=self.path, line=1, field=name,
+                    advice="rename one of the two",
+                )  # fmt: skip
 
     def _strip(self, content: bytes, form: TableForm) -> None:
         """Take the blanks around names and cells away, as where the columns need no map."""
@@ -650,5 +653,6 @@ class _Source:
             field=name if self.is_text else f"{name} of row {row + 1}",
             value=str(self.frame[name].iloc[row]),
             advice=advice
-            or "correct the cell or the column map, or leave the cell empty if it is unknown",
+            or "correct the cell or the column map; if such a cell means unknown, leave it empty, "
+            "or add its text to empty under [table] of the map",
         )  # fmt: skip

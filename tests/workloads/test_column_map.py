@@ -484,8 +484,19 @@ def test_a_cell_of_blanks_is_empty_and_a_name_with_blanks_stands_twice(tmp_path:
     assert found.left_out == {"runtime unknown": 1}
     assert found.workload.table.label("user", 0) == ""
     jobs.write_text("id,at,run,who,c, c\n1,0,5,a,1,2\n")
-    with pytest.raises(InputError, match=r"jobs.csv:1: field c: a column is named twice"):
+    with pytest.raises(InputError, match=r"jobs.csv:1: field c: a column .* twice; rename one"):
         column_map.read(jobs, str(form))
+
+
+def test_a_cell_that_is_no_number_leads_to_the_list_of_those_that_say_nothing(
+    written: tuple[Path, Path],
+) -> None:
+    written[0].write_text(JOBS.replace(",7,1,0.5,", ",?,1,0.5,"))
+    wrong = r"jobs\.csv:2: field cores: .* \(found '\?'\); .* to empty under \[table\]"
+    with pytest.raises(InputError, match=wrong):
+        column_map.read(*map(str, written))
+    written[1].write_text(MAP.replace("[columns]", '[table]\nempty = ["?"]\n[columns]'))
+    assert len(column_map.read(*map(str, written)).workload) == 2
 
 
 @pytest.mark.parametrize("content", ["", "\n", " \n\n"])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.jobs import TAU_S
+from cpdispatch.system import is_own
 
 CLASSES_S = {"short": (0, 3600), "medium": (3600, 5 * 3600 + 1), "long": (5 * 3600 + 1, 2**62)}
 """Classes of runtimes: under 1 h, 1 to 5 h, over 5 h; [from, to) in seconds."""
@@ -58,6 +59,8 @@ class ScheduleColumns:
         without them.
     once : tuple of pairs of int
         See `cpdispatch.system.System`.
+    resources : tuple of str
+        Names of the resource types; empty where nobody asks for figures of each type.
     """
 
     submit_s: IntArray
@@ -73,6 +76,7 @@ class ScheduleColumns:
     failed: NDArray[np.bool_] | None = None
     saved_s: IntArray | None = None
     once: tuple[tuple[int, int], ...] = ()
+    resources: tuple[str, ...] = ()
 
     @property
     def started(self) -> NDArray[np.bool_]:
@@ -95,7 +99,7 @@ class ScheduleColumns:
 
     def _rows(self, which: NDArray[np.bool_] | slice) -> ScheduleColumns:
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        del columns["capacity"], columns["once"]
+        del columns["capacity"], columns["once"], columns["resources"]
         there = {name: column[which] for name, column in columns.items() if column is not None}
         return replace(self, **there)
 
@@ -240,6 +244,16 @@ def utilisation(schedule: ScheduleColumns) -> FloatArray:
     return np.asarray(held / np.maximum(schedule.capacity.astype(np.float64) * span_s, 1))
 
 
+def _utilisations(schedule: ScheduleColumns) -> dict[str, float]:
+    """Of the first resource type, and of each other one that the system has by itself."""
+    first, *others = utilisation(schedule).tolist()
+    of_types = zip(schedule.resources[1:], others, strict=False)
+    return {
+        "utilisation": first,
+        **{f"utilisation_{name}": share for name, share in of_types if is_own(name)},
+    }
+
+
 def throughput_per_h(schedule: ScheduleColumns) -> float:
     """Jobs ended an hour, over the makespan."""
     return 3600 * len(schedule.end_s) / max(makespan_s(schedule), 1)
@@ -376,7 +390,7 @@ def summary(schedule: ScheduleColumns, decision_ms: FloatArray) -> dict[str, flo
         for values in wait_s, slowdown, bounded_slowdown, per_processor_bounded_slowdown:
             figures |= _spread(values.__name__, _of_each(schedule, values))
         figures |= {
-            "utilisation": float(utilisation(schedule)[0]),
+            **_utilisations(schedule),
             "makespan_s": makespan_s(schedule),
             "throughput_per_h": throughput_per_h(schedule),
             "queue_length_mean": queue_length_mean(schedule),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +35,19 @@ def figures_table(rows: Sequence[Row]) -> str:
         f'<tr><th scope="row">{escape(heading).replace("  ", "&emsp;")}</th>'
         + "".join(f"<td>{_figure(row, key, show)}</td>" for row in rows)
         + "</tr>"
-        for key, heading, show in (*FIGURES, *compare.of_some(rows))
+        for key, heading, show in _shown(rows)
     ]
     of_what = compare.of_what(rows).replace("\n", " ")
     return table_of("Figures of the runs" + f": {of_what}" * bool(of_what), head, lines)
+
+
+def _shown(rows: Sequence[Row]) -> Iterator[tuple[str, str, Callable[[float], str]]]:
+    """The figures that these runs have, in their order: key, heading, reading."""
+    for figure in FIGURES:
+        yield figure
+        if figure[0] == compare.UTILISATION:
+            yield from compare.of_types(rows)
+    yield from compare.of_some(rows)
 
 
 def _figure(row: Row, key: str, show: Callable[[float], str]) -> str:

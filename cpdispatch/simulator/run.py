@@ -297,6 +297,7 @@ class Run:
             failed=self._failed(),
             test=self._test(),
             once=self.system.once,
+            resources=self.system.resources,
         )
 
     def _column(self, name: str) -> IntArray | None:

@@ -54,6 +54,20 @@ def test_utilisation_is_the_share_of_capacity_held_over_the_makespan() -> None:
     assert metrics.utilisation(THREE).tolist() == [pytest.approx((200 + 20) / 1050)]
 
 
+def test_each_type_that_the_system_has_by_itself_has_a_utilisation() -> None:
+    two = replace(
+        THREE, request=np.array([[1, 2, 1], [1, 0, 1], [1, 0, 1]]),
+        capacity=np.array([10, 8, LIMIT]), resources=("core", "gpu", "core@fat"),
+    )  # fmt: skip
+    found = metrics.summary(two, np.empty(0))
+    shares = {name: share for name, share in found.items() if name.startswith("utilisation")}
+    assert shares == {
+        "utilisation": pytest.approx(220 / 1050), "utilisation_gpu": pytest.approx(400 / 840)
+    }  # fmt: skip
+    some = two.take(np.array([False, True, True]))
+    assert metrics.summary(some, np.empty(0))["utilisation_gpu"] == 0
+
+
 def test_utilisation_is_a_share_where_the_capacity_has_no_end() -> None:
     long = replace(THREE, end_s=THREE.end_s + 100_000, capacity=np.array([LIMIT]))
     assert metrics.utilisation(long)[0] == pytest.approx(0, abs=1e-6)

@@ -47,20 +47,22 @@ from cpdispatch.analyze.compare.sentences import (
     warnings,
 )
 from cpdispatch.analyze.compare.tables import (
+    UTILISATION,
     deviation,
     is_paired_in_part,
     legend,
     of_some,
+    of_types,
     of_what,
     tables,
     waits_tables,
 )
 
 __all__ = [
-    "GROWTH", "GROWTH_S", "JOBS_MIN", "LENGTHS", "NOISE_TOLD", "SHARES", "Restarts", "Row", "Weeks",
-    "advice", "beside", "colour", "counted", "deviation", "differences", "duration", "failures",
-    "is_paired_in_part", "kind_of", "left_out", "legend", "losers", "means", "name_of", "notes",
-    "of_some", "of_what", "quotient", "ranked", "related", "restarted_often", "row", "rules_of",
-    "setting", "tables", "test_runs", "times_first", "times_of", "users_beside", "verdict",
-    "waits_tables", "warnings", "within_noise",
+    "GROWTH", "GROWTH_S", "JOBS_MIN", "LENGTHS", "NOISE_TOLD", "SHARES", "UTILISATION", "Restarts",
+    "Row", "Weeks", "advice", "beside", "colour", "counted", "deviation", "differences", "duration",
+    "failures", "is_paired_in_part", "kind_of", "left_out", "legend", "losers", "means", "name_of",
+    "notes", "of_some", "of_types", "of_what", "quotient", "ranked", "related", "restarted_often",
+    "row", "rules_of", "setting", "tables", "test_runs", "times_first", "times_of", "users_beside",
+    "verdict", "waits_tables", "warnings", "within_noise",
 ]  # fmt: skip

@@ -51,6 +51,11 @@ def _kwh(value: float) -> str:
     return f"{value:,.2f}" if value < 10 else f"{value:,.0f}"
 
 
+def _share(value: float) -> str:
+    return f"{value:.1%}"
+
+
+UTILISATION = "utilisation"
 _FIGURES = (
     _Figure("jobs", "jobs", lambda v: f"{v:,.0f}"),
     _Figure("wait_s_mean", "mean wait", duration, -1),
@@ -62,7 +67,7 @@ _FIGURES = (
     _Figure("wait_s_max", "longest wait", duration, -1),
     _Figure("bounded_slowdown_mean", "mean bounded slowdown", lambda v: f"{v:,.2f}", -1),
     _Figure("bounded_slowdown_p95", "  95th percentile", lambda v: f"{v:,.1f}", -1),
-    _Figure("utilisation", "utilisation", lambda v: f"{v:.1%}", 1),
+    _Figure(UTILISATION, "utilisation", _share, 1),
     _Figure("backfilled", "jobs backfilled", lambda v: f"{v:,.0f}"),
     _Figure("tests", "jobs tested", lambda v: f"{v:,.0f}"),
     _Figure("tests_ended", "  ended in their test", lambda v: f"{v:,.0f}"),
@@ -92,6 +97,13 @@ _IF_ANY = (
 """Figures that are shown only when there are any."""
 
 
+def of_types(rows: Sequence[Row]) -> list[tuple[str, str, Callable[[float], str]]]:
+    """The utilisation of each resource type but the first, of which jobs hold any; as `of_some`."""
+    start = f"{UTILISATION}_"
+    keys = dict.fromkeys(key for run in rows for key in run if key.startswith(start) and run[key])
+    return [(key, f"  of {key.removeprefix(start)}", _share) for key in keys]
+
+
 def of_some(rows: Sequence[Row]) -> list[tuple[str, str, Callable[[float], str]]]:
     """The figures that only some runs have, of which one of these does: key, heading, reading.
 
@@ -111,7 +123,13 @@ def tables(rows: Sequence[Row], width: int) -> list[Table]:
     in brackets where that is within noise. The best figure of single runs is in bold. Means have
     their standard deviation over the draws or seeds beside them.
     """
-    figures = [f for f in _FIGURES if _is_shown(f.key, rows)]
+    types = [_Figure(*figure, better=1) for figure in of_types(rows)]
+    figures = [
+        shown
+        for figure in _FIGURES
+        if _is_shown(figure.key, rows)
+        for shown in (figure, *(types if figure.key == UTILISATION else ()))
+    ]
     columns = [_column(run, figures, rows) for run in rows]
     corner = of_what(rows)
     names = max(map(len, [*(figure.heading for figure in figures), *corner.split("\n")]))

@@ -219,6 +219,15 @@ class JobTable:
         """The same jobs with a block that differs in what they ask for."""
         return JobTable(block, self.labels, self._planned_s)
 
+    def contiguous(self) -> JobTable:
+        """The same jobs with a block that is contiguous, row by row; itself where it is so."""
+        columns = self.columns
+        if not isinstance(columns, np.ndarray) or columns.flags.c_contiguous:
+            return self
+        return self._as_checked(
+            JobTable(np.ascontiguousarray(columns), self.labels, self._planned_s)
+        )
+
     def having(self, column: int, values: IntArray) -> JobTable:
         """The same jobs with other values of a `Column`, shape (jobs,)."""
         columns = list(self.columns)

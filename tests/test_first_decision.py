@@ -11,6 +11,7 @@ from tests.scripts import WITH_TESTS
 
 SCRIPT = """
 import gc, sys
+from dataclasses import replace
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, given
@@ -50,6 +51,8 @@ def decide(dispatcher, instance):
 @given(instances(), instances(restarts=True).filter(lambda found: found.stopped is not None))
 def meets(instance, stopped):
     decide(make(), instance)
+    ends = replace(instance.running, end_s=instance.running.end_s.copy())
+    decide(make(), replace(instance, free=instance.free.copy(), running=ends))  # arrays of his own
     decide(make(), stopped)
 
 meets()

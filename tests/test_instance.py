@@ -352,6 +352,35 @@ def test_an_instance_cannot_be_changed() -> None:
             array[...] = 0
 
 
+def test_an_instance_of_arrays_that_the_caller_changes_later_stays_as_it_was() -> None:
+    known, down = read(FILE), np.array([17])
+    free, end_s = known.free.copy(), known.running.end_s.copy()
+    came_s = np.array([[77], [98000]])
+    instance = replace(
+        known, free=free, down=down, came_s=came_s, running=replace(known.running, end_s=end_s)
+    )
+    for array in (free, down, end_s, came_s):
+        array[...] = 0
+    assert to_json(instance) == to_json(known)
+    assert instance.came_s is not None
+    assert instance.came_s.tolist() == [[77], [98000]]
+    for kept in (instance.free, instance.down, instance.running.end_s, instance.came_s):
+        assert not kept.flags.writeable
+
+
+def test_an_instance_has_its_arrays_in_the_order_that_kernels_are_compiled_for() -> None:
+    known = read(FILE)
+    twice = np.repeat(known.queue.block, 2, axis=1)
+    instance = replace(
+        known, free=np.asfortranarray(known.free), queue=JobTable(np.asfortranarray(twice))
+    )
+    for array in (instance.free, instance.queue.block):
+        assert array.flags.c_contiguous
+        assert not array.flags.writeable
+    assert (instance.queue.block == twice).all()
+    assert instance.queue.checked
+
+
 @pytest.mark.parametrize("name", ["i.json", "i.json.gz", "i.json.xz", "i.json.zst"])
 def test_an_instance_survives_a_file(tmp_path: Path, name: str) -> None:
     instances_module.dump(read(FILE), tmp_path / name)

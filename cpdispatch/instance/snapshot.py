@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import numpy as np
 
@@ -303,6 +304,8 @@ class _Flat:
 class Instance(_Flat):
     """An immutable snapshot of the cluster: the whole of what a dispatcher may know.
 
+    It keeps a copy of each array that is not read-only, so the caller may go on to change his own.
+
     Attributes
     ----------
     now : int
@@ -369,6 +372,10 @@ class Instance(_Flat):
             check.comes_after(self.dependencies, len(self.queue), len(self.running))
         if self.stopped is not None:
             check.holds(self.stopped, self.queue, self.system.nodes)
+        for name in ("free", "queue", "running", "down", "dependencies", "came_s"):
+            part = getattr(self, name)
+            if (own := _own(part)) is not part:
+                object.__setattr__(self, name, own)
 
     def earliest_s(self) -> IntArray:
         """Lower bound of each start as it is known now, shape (queued,); ``now`` for most."""
@@ -437,6 +444,35 @@ class Instance(_Flat):
         if self.power is None:
             return WATTS_WITHOUT_CAP
         return self.power.cap - int(self.job_power(self.running.jobs).sum())
+
+
+_ARRAYS: dict[type, tuple[str, ...]] = {
+    Running: ("jobs", "start_s", "end_s", "overdue", "offset", "node", "units", "bound_s"),
+    Dependencies: (
+        "earliest_s", "offset", "position", "think_s", "stated_s", "running_offset",
+        "running_position",
+    ),
+}  # fmt: skip
+"""The parts of parts of an instance that are arrays, or tables of jobs, by their names."""
+
+
+def _own(part: Any) -> Any:
+    """The part of an instance as a copy that nobody writes into; itself where that is so already.
+
+    Kernels are compiled for arrays that are read-only and contiguous. A decision on others would
+    have to wait for the compiler.
+    """
+    if isinstance(part, np.ndarray):
+        flags = part.flags
+        return part if flags.c_contiguous and not flags.writeable else sealed(part.copy("C"))
+    if isinstance(part, JobTable):
+        return part.contiguous()
+    changed = {
+        name: own
+        for name in _ARRAYS.get(type(part), ())
+        if (own := _own(given := getattr(part, name))) is not given
+    }
+    return replace(part, **changed) if changed else part
 
 
 def _free(instance: Instance) -> IntArray:

@@ -163,16 +163,40 @@ def test_an_instance_survives_pickling(instance: Instance) -> None:
     assert to_json(pickle.loads(pickle.dumps(instance))) == to_json(instance)
 
 
+NO_PAIRS: list[list[int]] = [[], []]
+
+
 def after(pairs: list[list[int]], jobs: int = 1) -> Dependencies:
     """Pairs of a queued job and one that it comes after, as positions."""
     zeros, none = np.zeros(jobs, dtype=np.int64), np.empty((2, 0), dtype=np.int64)
-    return Dependencies.of(0, zeros, zeros, zeros, np.array(pairs), none)
+    return Dependencies.of(0, zeros, zeros, zeros, np.array(pairs, dtype=np.int64), none)
 
 
 def test_pairs_of_dependencies_may_stand_in_any_order() -> None:
     found = after([[2, 1, 2], [0, 0, 1]], jobs=3)
     assert found.offset.tolist() == [0, 0, 1, 3]
     assert found.position.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "running", "message"),
+    [
+        ([[0], [9]], [[], []], "after[1][0]: jobs are numbered 0 to 1 (found 9)"),
+        ([[1, -1], [0, 0]], [[], []], "after[0][1]: jobs are numbered 0 to 1 (found -1)"),
+        ([[], []], [[0], [500]], "after_running[1][0]: jobs are numbered 0 to 0 (found 500)"),
+        ([[], []], [[2], [0]], "after_running[0][0]: jobs are numbered 0 to 1 (found 2)"),
+    ],
+)
+def test_a_dependency_on_a_job_that_is_not_there_is_refused_where_it_is_made(
+    pairs: list[list[int]], running: list[list[int]], message: str
+) -> None:
+    two = np.zeros(2, dtype=np.int64)
+    with pytest.raises(InputError) as refused:
+        Dependencies.of(
+            100000, np.array([102600]), two, two, np.array(pairs, dtype=np.int64),
+            np.array(running, dtype=np.int64),
+        )  # fmt: skip
+    assert str(refused.value) == f"dependencies: field {message}"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +251,7 @@ def test_pairs_of_dependencies_may_stand_in_any_order() -> None:
         ({"stopped": Stopped.of({1: (5, {1: 1})})},
          ["stopped.position[0]: jobs are numbered 0 to 0 (found 1)"]),
         ({"dependencies": {0: [0]}}, ["field dependencies: expected Dependencies or None, found"]),
-        ({"dependencies": after([[0], [1]])},
+        ({"dependencies": replace(after([[0], [0]]), position=np.array([1]))},
          ["dependencies.position[0]: jobs are numbered 0 to 0 (found 1)"]),
         ({"dependencies": after([[0], [0]])},
          ["dependencies.position: queued jobs that wait for each other in a circle"]),
@@ -235,6 +259,10 @@ def test_pairs_of_dependencies_may_stand_in_any_order() -> None:
          ["dependencies.earliest_s: an int64 array of shape (1,) is needed (found (2,))"]),
         ({"dependencies": replace(after([[0], [0]]), offset=np.array([0, 2]))},
          ["dependencies.offset: it ascends from 0 to the 1 entries (found [0, 2])"]),
+        ({"dependencies": replace(after(NO_PAIRS), think_s=np.array([-5]))},
+         ["dependencies.think_s[0]: negative (found -5)"]),
+        ({"dependencies": replace(after(NO_PAIRS), stated_s=np.array([2**62]))},
+         [f"dependencies.stated_s[0]: must be {LIMIT} or less (found {2**62})"]),
         ({"now": 10**6}, ["running.end_s[0]: a running job is expected to end after now, 1000000",
                           "; give a job that has outlived its expected end a new one, such"]),
     ],

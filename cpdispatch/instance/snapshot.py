@@ -238,7 +238,18 @@ class Dependencies:
         stated_s, think_s : int64 array, shape (queued,)
         after, after_running : int64 array, shape (2, pairs)
             Queue positions over those of the predecessors: in the queue, among the running jobs.
+
+        Raises
+        ------
+        InputError
+            When one of the positions is that of no job; the pair is named.
         """
+        check, queued_jobs = Check("dependencies"), len(stated_s)
+        for name, pairs, of in (
+            ("after", after, queued_jobs), ("after_running", after_running, len(end_s))
+        ):  # fmt: skip
+            check.positions(pairs[0], f"{name}[0]", queued_jobs)
+            check.positions(pairs[1], f"{name}[1]", of)
         (job, before), (starts, runs) = (
             [row[pairs[0].argsort(kind="stable")] for row in pairs]
             for pairs in (after, after_running)
@@ -731,6 +742,11 @@ class Check:
             return
         self.need(False, field, found, f"an int64 array of shape {shape} is needed")
 
+    def numbers(self, row: IntArray, field: str) -> None:
+        """Numbers from 0 to what the package can count."""
+        for k in ((row < 0) | (row > LIMIT)).nonzero()[0][:1].tolist():
+            self.number(int(row[k]), f"{field}[{k}]", 0)
+
     def numbered(self, nodes: Sequence[int], field: str, of: int) -> None:
         """Numbers of nodes, of which there are so many."""
         for k, node in enumerate(nodes):
@@ -740,6 +756,8 @@ class Check:
         """Which queued jobs come after others."""
         for name in ("earliest_s", "think_s", "stated_s"):
             self.integers(getattr(found, name), f"dependencies.{name}", (queued,))
+        for name in ("think_s", "stated_s"):
+            self.numbers(getattr(found, name), f"dependencies.{name}")
         for name, of in (("", queued), ("running_", running)):
             offset, position = (getattr(found, f"{name}{part}") for part in ("offset", "position"))
             field = f"dependencies.{name}"

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import ByteArray, IntArray, sealed
+from cpdispatch.errors import InputError
 from cpdispatch.frozen import is_made, quick, unfinished
 from cpdispatch.jobs import Starvation
 
@@ -121,15 +122,21 @@ class Placements:
 
     @classmethod
     def of(cls, places: Mapping[int, Mapping[int, int]]) -> Placements:
-        """From a mapping of queue position to {node: units}."""
+        """From a mapping of queue position to {node: units}.
+
+        Raises
+        ------
+        InputError
+            When a position, a node or a number of units is not a whole number.
+        """
         if not places:
             return NOTHING_PLACED
         lengths = [len(nodes) for nodes in places.values()]
         return cls(
-            np.array(list(places), dtype=np.int64),
+            _whole("position", list(places)),
             np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))).astype(np.int64),
-            np.array([n for nodes in places.values() for n in nodes], dtype=np.int64),
-            np.array([u for nodes in places.values() for u in nodes.values()], dtype=np.int64),
+            _whole("node", [n for nodes in places.values() for n in nodes]),
+            _whole("units", [u for nodes in places.values() for u in nodes.values()]),
         )
 
     def __len__(self) -> int:
@@ -144,6 +151,16 @@ class Placements:
                 self.position.tolist(), offset[:-1], offset[1:], strict=True
             )
         }
+
+
+def _whole(field: str, numbers: list[int]) -> IntArray:
+    """Whole numbers as an array; a fraction would be cut off."""
+    found = np.array(numbers)
+    if len(found) and found.dtype.kind not in "iu":
+        wrong = next((n for n in numbers if not isinstance(n, int | np.integer)), numbers[0])
+        problem = "must be a whole number"
+        raise InputError(problem, file="placements", field=field, value=wrong)
+    return found.astype(np.int64, copy=False)
 
 
 _NONE: IntArray = sealed(np.empty(0, dtype=np.int64))

@@ -848,3 +848,27 @@ def test_a_column_of_words_is_refused_by_its_name() -> None:
 def test_nodes_without_their_units_are_refused() -> None:
     with pytest.raises(InputError, match="field node_units: job 0 has 2 nodes"):
         verify.run(table([{"nodes": [0, 1]}]), SYSTEM)
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ({0: {0.5: 1}}, "node: must be a whole number (found 0.5)"),
+        ({0: {0: 1.5}}, "units: must be a whole number (found 1.5)"),
+        ({0: {0: 2}, 1: {float("nan"): 1}}, "node: must be a whole number (found nan)"),
+        ({"a": {0: 1}}, "position: must be a whole number (found 'a')"),
+    ],
+)
+def test_a_place_that_is_no_whole_number_is_refused_and_not_cut_off(
+    places: Any, message: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        Placements.of(places)
+    assert str(refused.value) == f"placements: field {message}"
+
+
+def test_places_may_be_given_in_numbers_of_numpy() -> None:
+    given: Any = {np.int64(3): {np.int32(2): np.int64(4)}}
+    places = Placements.of(given)
+    assert places.as_dict() == {3: {2: 4}}
+    assert places.node.dtype == np.int64

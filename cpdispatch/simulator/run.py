@@ -38,7 +38,7 @@ from cpdispatch.decision import UNTOLD, Reason
 from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, of_told
 from cpdispatch.events import FAIL, MAINTAIN, Event, WindowRow, as_csv, with_maintenance
 from cpdispatch.events import load as load_events
-from cpdispatch.files import replacing, write_bytes, writing
+from cpdispatch.files import write_bytes, writing
 from cpdispatch.jobs import UNKNOWN, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
@@ -526,8 +526,8 @@ class Run:
         if self.switched_table is not None:
             tables[SWITCHED] = self.switched_table
         for name, table in tables.items():
-            with replacing(folder / name) as temporary:
-                pq.write_table(table, temporary, compression="zstd", row_group_size=arrow.PART)
+            with writing(folder / name) as stream:  # Arrow takes no path that is not UTF-8
+                pq.write_table(table, stream, compression="zstd", row_group_size=arrow.PART)
         if self.workload is not None:
             self._write_swf(self.workload, folder / SCHEDULE)
         self.save_about(folder)

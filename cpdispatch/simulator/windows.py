@@ -26,7 +26,7 @@ from cpdispatch.compiled.window import go_on, staying
 from cpdispatch.decision import Reason
 from cpdispatch.dispatch import DEFAULTS, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
-from cpdispatch.files import replacing, writing
+from cpdispatch.files import writing
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
@@ -411,8 +411,8 @@ class _Folder:
         self._schedule: Any = None
 
     def __enter__(self) -> _Folder:
-        self._paths = {
-            name: self._stack.enter_context(replacing(self._folder / name))
+        self._streams = {  # Arrow takes no path that is not UTF-8
+            name: self._stack.enter_context(writing(self._folder / name))
             for name in (JOBS, DECISIONS)
         }
         self._schedule = self._stack.enter_context(writing(self._folder / SCHEDULE))
@@ -439,7 +439,7 @@ class _Folder:
 
         if name not in self._tables:
             self._tables[name] = pq.ParquetWriter(
-                self._paths[name], table.schema, compression="zstd"
+                self._streams[name], table.schema, compression="zstd"
             )
         self._tables[name].write_table(table, row_group_size=arrow.PART)
 
@@ -458,7 +458,8 @@ def _figures(folder: Path, about: dict[str, Any]) -> Run:
     requests = [f"request_{name}" for name in about["system"]["resources"]]
     names = [*_NEEDED, *(_OF_ENERGY if about["system"].get("watts") else ()), *requests]
     columns = [_narrow(folder / JOBS, name) for name in names]
-    decisions = pq.read_table(folder / DECISIONS, columns=[])
+    with (folder / DECISIONS).open("rb") as file:
+        decisions = pq.read_table(file, columns=[])
     run = Run(about, pa.Table.from_arrays(columns, names), decisions)
     run.save_about(folder)
     return run
@@ -469,7 +470,7 @@ def _narrow(path: Path, name: str) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with path.open("rb") as content, pq.ParquetFile(content) as file:
         groups = range(file.num_row_groups)
         parts = (file.read_row_group(k, [name], use_threads=False).column(0) for k in groups)
         if not pa.types.is_integer(file.schema_arrow.field(name).type):

@@ -16,7 +16,7 @@ from cpdispatch import access
 from cpdispatch.access.spread import ON_FIRST
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import is_empty, replacing, write_bytes
+from cpdispatch.files import is_empty, write_bytes
 from cpdispatch.jobs import Workload
 from cpdispatch.system import LIMIT, NodeGroup, System, system_as_dict
 from cpdispatch.workloads import table
@@ -310,8 +310,7 @@ def write(imported: Imported, folder: Path, format: str = "csv") -> dict[str, st
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as Parquet or CSV, by the extension."""
-    with replacing(path) as temporary:
-        if path.suffix == ".parquet":
-            frame.to_parquet(temporary, index=False)
-        else:
-            frame.to_csv(temporary, index=False, lineterminator="\n")
+    if path.suffix == ".parquet":
+        write_bytes(path, frame.to_parquet(index=False))  # Arrow takes no path that is not UTF-8
+    else:
+        write_bytes(path, frame.to_csv(index=False, lineterminator="\n").encode())

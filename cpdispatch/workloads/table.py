@@ -58,10 +58,10 @@ from cpdispatch.files import (
     other_commas,
     parquet_frame,
     read_text,
-    replacing,
     resembles,
     unlike,
     with_newlines,
+    write_bytes,
     writing,
 )
 from cpdispatch.jobs import (
@@ -601,8 +601,8 @@ def write(workload: Workload, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     columns = columns_of(workload)
     if path.suffix == ".parquet":
-        with replacing(path) as temporary:
-            _frame(workload, columns, slice(None)).to_parquet(temporary, index=False)
+        # Arrow takes no path that is not UTF-8.
+        write_bytes(path, _frame(workload, columns, slice(None)).to_parquet(index=False))
     elif ".csv" in path.suffixes[-2:]:
         with writing(path) as stream:
             for first in range(0, len(workload), _CHUNK):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import signal
 import subprocess
@@ -377,6 +378,13 @@ def test_a_saved_run_is_read_back_as_it_was(sample: Workload, tmp_path: Path) ->
     assert same(run, loaded)
     assert loaded.metrics == run.metrics
     assert loaded.system.capacity.tolist() == EURORA.capacity.tolist()
+
+
+def test_a_folder_whose_name_is_no_utf_8_holds_a_run(sample: Workload, tmp_path: Path) -> None:
+    run = simulate(sample, EURORA, "easy")
+    folder = tmp_path / os.fsdecode(b"b\xe4d")
+    run.save(folder)
+    assert same(run, Run.load(folder))
 
 
 def test_a_run_whose_tables_another_program_rewrote_is_read_as_well(

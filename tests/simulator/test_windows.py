@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -121,6 +122,13 @@ def test_the_seconds_of_a_replay_leave_compiling_out(
     monkeypatch.setattr(windows, "perf_counter", clock)
     windows.simulate((prepare(part) for part in swf.parts(log, 20)), tmp_path / "out")
     assert did[:2] == [0, "clock"]
+
+
+def test_a_folder_whose_name_is_no_utf_8_holds_a_run(tmp_path: Path) -> None:
+    log, folder = tmp_path / "log.swf", tmp_path / os.fsdecode(b"b\xe4d")
+    log.write_text("; MaxProcs: 2\n" + "".join(line(id, id) for id in range(1, 30)))
+    run = windows.simulate((prepare(part) for part in swf.parts(log, 20)), folder)
+    assert Run.load(folder).metrics == run.metrics
 
 
 @pytest.mark.log

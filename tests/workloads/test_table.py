@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -392,6 +393,16 @@ def test_every_format_is_written_and_read(
 ) -> None:
     workload = table.read(log(HEADER + "1,0,5,9,1,1,0,ann\n2,1,5,9,1,1,2,bob\n"))
     path = tmp_path / f"copy{extension}"
+    table.write(workload, path)
+    assert_same(table.read(path), workload)
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_a_file_whose_name_is_no_utf_8_is_written_and_read(
+    tmp_path: Path, log: Callable[..., Path], extension: str
+) -> None:
+    workload = table.read(log(HEADER + "1,0,5,9,1,1,0,ann\n"))
+    path = tmp_path / os.fsdecode(b"b\xe4d" + extension.encode())
     table.write(workload, path)
     assert_same(table.read(path), workload)
 

@@ -667,15 +667,17 @@ def test_runs_that_an_earlier_version_saved_are_measured_against_easy(
     assert [line.replace("easy", "fifo") for line in text.splitlines() if "sjf: " in line] == PAYS
 
 
+@pytest.mark.parametrize("left", ["checkpoint.pickle", "decisions.parquet"])
 @pytest.mark.parametrize("command", ["compare", "verify", "explain"])
 def test_a_run_that_is_not_over_beside_others_is_said_to_be_left_out(
-    command: str, queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, left: str, queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     names = ["-d", "easy", "-d", "fifo", "-d", "sjf"]
     said(capsys, "simulate", queue, *names, "--cores", 1, "--out", out)
-    (out / "fifo" / "run.json").unlink()
-    (out / "fifo" / "checkpoint.pickle").touch()
+    for path in (out / "fifo").iterdir():
+        path.unlink()
+    (out / "fifo" / left).touch()
     more = {"compare": [out], "verify": ["--run", out], "explain": [out, "--job", 1]}
     code, text, err = said(capsys, command, *more[command])
     assert code == 0

@@ -36,7 +36,7 @@ def load_runs(
     """
     from cpdispatch.simulator.replay import DRAW
     from cpdispatch.simulator.run import Run
-    from cpdispatch.simulator.saved import ABOUT, CHECKPOINT, about_of
+    from cpdispatch.simulator.saved import ABOUT, about_of, begun_in
 
     def place(path: Path) -> tuple[float, bool, Path]:
         # Simulate gives each run its place; an earlier version did not, and Run.save does not.
@@ -65,8 +65,7 @@ def load_runs(
                 run = Run.load(path)
             if run is not None:
                 yield path, run
-        begun = {path.parent for path in folder.glob(f"**/{CHECKPOINT}")} - set(inner)
-        for path in sorted(begun) if inner and tell else ():
+        for path in sorted(begun_in(folder) - set(inner)) if inner and tell else ():
             print(
                 f"cpdispatch: {path}: left out, as the run is not over; if it was stopped, go on "
                 "with it by --resume",

@@ -219,12 +219,21 @@ def about_of(folder: Path) -> dict[str, Any]:
     return read_about(folder)[1]
 
 
+def begun_in(folder: Path) -> set[Path]:
+    """The folders in a folder, and itself, that hold a checkpoint or a table of decisions.
+
+    A run that could not write all its files, because the disk was full, may have tables and
+    neither a checkpoint nor run.json. (A table of jobs alone may be a log.)
+    """
+    return {path.parent for name in (CHECKPOINT, DECISIONS) for path in folder.glob(f"**/{name}")}
+
+
 def read_about(folder: Path) -> tuple[About, dict[str, Any]]:
     """The checked fields of run.json, and its whole content."""
     path = folder / ABOUT
     if not path.exists():
         advice = "name the folder that simulate was given as --out"
-        if any(folder.glob(f"**/{CHECKPOINT}")):
+        if begun_in(folder):
             advice = "the run in it is not over: if it was stopped, go on with it by --resume"
         raise InputError(
             f"holds no finished run ({ABOUT} is missing)" if folder.exists() else "no such folder",

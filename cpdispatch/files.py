@@ -327,7 +327,7 @@ def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
 
     try:
         _compare_counts(pq.read_metadata(pa.BufferReader(content)))
-        table: pa.Table = pq.read_table(pa.BufferReader(content))
+        table: pa.Table = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
         table.validate(full=True)
     except pa.ArrowNotImplementedError as error:
         raise InputError(

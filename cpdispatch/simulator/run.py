@@ -527,7 +527,10 @@ class Run:
             tables[SWITCHED] = self.switched_table
         for name, table in tables.items():
             with writing(folder / name) as stream:  # Arrow takes no path that is not UTF-8
-                pq.write_table(table, stream, compression="zstd", row_group_size=arrow.PART)
+                pq.write_table(
+                    table, stream, compression="zstd", row_group_size=arrow.PART,
+                    write_page_checksum=True,
+                )  # fmt: skip
         if self.workload is not None:
             self._write_swf(self.workload, folder / SCHEDULE)
         self.save_about(folder)

@@ -439,7 +439,7 @@ class _Folder:
 
         if name not in self._tables:
             self._tables[name] = pq.ParquetWriter(
-                self._streams[name], table.schema, compression="zstd"
+                self._streams[name], table.schema, compression="zstd", write_page_checksum=True
             )
         self._tables[name].write_table(table, row_group_size=arrow.PART)
 

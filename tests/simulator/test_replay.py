@@ -387,6 +387,27 @@ def test_a_folder_whose_name_is_no_utf_8_holds_a_run(sample: Workload, tmp_path:
     assert same(run, Run.load(folder))
 
 
+@pytest.mark.parametrize("name", ["jobs.parquet", "decisions.parquet"])
+def test_a_wrong_bit_in_a_page_of_a_table_is_found(
+    name: str, sample: Workload, tmp_path: Path
+) -> None:
+    run = simulate(sample, EURORA, "easy")
+    run.save(tmp_path)
+    content = (tmp_path / name).read_bytes()
+    found = 0
+    for share in range(5, 50):  # the pages come first, and what says where they are last
+        wrong = bytearray(content)
+        wrong[len(content) * share // 100] ^= 1
+        (tmp_path / name).write_bytes(wrong)
+        try:
+            loaded = Run.load(tmp_path)
+        except InputError as error:
+            found += f"{name}: the Parquet table is damaged" in str(error)
+        else:  # it is in the header of a page, where nothing depends on it
+            assert same(run, loaded)
+    assert found > 30
+
+
 def test_a_run_whose_tables_another_program_rewrote_is_read_as_well(
     sample: Workload, tmp_path: Path
 ) -> None:

@@ -485,6 +485,16 @@ def test_dependencies_and_starvation_are_written_as_they_were_read() -> None:
     ]
 
 
+def test_a_think_time_after_jobs_that_have_all_ended_is_not_written() -> None:
+    given = read(CHAIN).dependencies
+    assert given is not None
+    thinks = replace(given, think_s=np.array([30, 9, 7, 0, 0]))
+    instance = replace(read(CHAIN), dependencies=thinks)
+    written = json.loads(to_json(instance))
+    assert "think" not in written["queue"][1]
+    assert (read(written).earliest_s() == instance.earliest_s()).all()
+
+
 def test_a_job_is_starved_when_it_has_waited_longer_than_the_threshold() -> None:
     submits = (97999, 98000, 99000)
     queue = [JOB | {"id": k, "submit": submit} for k, submit in enumerate(submits)]

@@ -65,7 +65,7 @@ def load_runs(
                 run = Run.load(path)
             if run is not None:
                 yield path, run
-        for path in sorted(begun_in(folder) - set(inner)) if inner and tell else ():
+        for path in sorted(begun_in(folder)) if inner and tell else ():
             print(
                 f"cpdispatch: {path}: left out, as the run is not over; if it was stopped, go on "
                 "with it by --resume",

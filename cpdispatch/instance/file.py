@@ -715,7 +715,7 @@ def _queued_file(
         started = given.running_position[given.running_offset[k] : given.running_offset[k + 1]]
         ids = (instance.queue.id[queued], instance.running.jobs.id[started])
         file.after = sorted(np.concatenate(ids).tolist())
-        file.think = int(given.think_s[k])
+        file.think = int(given.think_s[k]) if file.after else 0
         if given.stated_s[k] > instance.now:
             file.earliest = int(given.stated_s[k])
     file.restartable = bool(job.restartable)

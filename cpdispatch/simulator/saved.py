@@ -220,12 +220,13 @@ def about_of(folder: Path) -> dict[str, Any]:
 
 
 def begun_in(folder: Path) -> set[Path]:
-    """The folders in a folder, and itself, that hold a checkpoint or a table of decisions.
+    """The folders in a folder, and itself, with a run that is not over.
 
-    A run that could not write all its files, because the disk was full, may have tables and
-    neither a checkpoint nor run.json. (A table of jobs alone may be a log.)
+    They hold a checkpoint or a table of decisions, and no run.json: a run that could not write all
+    its files, because the disk was full, may have tables alone. (A table of jobs may be a log.)
     """
-    return {path.parent for name in (CHECKPOINT, DECISIONS) for path in folder.glob(f"**/{name}")}
+    found = {path.parent for name in (CHECKPOINT, DECISIONS) for path in folder.glob(f"**/{name}")}
+    return {each for each in found if not (each / ABOUT).exists()}
 
 
 def read_about(folder: Path) -> tuple[About, dict[str, Any]]:

@@ -619,3 +619,12 @@ def test_a_schedule_says_on_which_machine_it_was_made(tmp_path: Path) -> None:
     simulate(eurora_sample(3), NAMED["eurora"], "easy").save(tmp_path / "sample")
     text = (tmp_path / "sample" / "schedule.swf").read_text()
     assert "; MaxNodes: 64\n; MaxProcs: 1024\n; Note: SWF has no field for gpu and mic\n" in text
+
+
+def test_a_folder_of_finished_runs_is_no_run_that_is_not_over(tmp_path: Path) -> None:
+    simulate(eurora_sample(20), EURORA, "easy").save(tmp_path / "easy")
+    with pytest.raises(InputError, match="name the folder that simulate was given as --out"):
+        Run.load(tmp_path)
+    (tmp_path / "easy" / "run.json").unlink()
+    with pytest.raises(InputError, match="the run in it is not over"):
+        Run.load(tmp_path)

@@ -399,6 +399,7 @@ def test_an_instance_of_arrays_that_the_caller_changes_later_stays_as_it_was() -
 def test_an_instance_has_its_arrays_in_the_order_that_kernels_are_compiled_for() -> None:
     known = read(FILE)
     twice = np.repeat(known.queue.block, 2, axis=1)
+    twice[Column.ID, 1] += 1
     instance = replace(
         known, free=np.asfortranarray(known.free), queue=JobTable(np.asfortranarray(twice))
     )
@@ -407,6 +408,12 @@ def test_an_instance_has_its_arrays_in_the_order_that_kernels_are_compiled_for()
         assert not array.flags.writeable
     assert (instance.queue.block == twice).all()
     assert instance.queue.checked
+
+
+def test_two_jobs_of_a_queue_have_two_ids() -> None:
+    known = read(FILE)
+    with pytest.raises(InputError, match=r"queue.id\[1\]: another job .* \(found 77\)"):
+        replace(known, queue=JobTable(np.repeat(known.queue.block, 2, axis=1)))
 
 
 @pytest.mark.parametrize("name", ["i.json", "i.json.gz", "i.json.xz", "i.json.zst"])

@@ -678,6 +678,10 @@ class Check:
             row = block[column]
             for k in ((row < least) | (row > LIMIT)).nonzero()[0][:1].tolist():
                 self.number(int(row[k]), f"queue.{name}[{k}]", least)
+        ids = block[Column.ID].tolist()
+        if len(set(ids)) < len(ids):
+            k = next(k for k, id in enumerate(ids) if id in ids[:k])
+            self.need(False, f"queue.id[{k}]", ids[k], "another job of the queue has this id")
         jobs.checked = True
 
     def block(self, jobs: JobTable, field: str, system: System) -> IntArray:

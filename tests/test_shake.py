@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import msgspec
@@ -174,8 +175,8 @@ def test_runs_with_missing_draws_are_compared_in_those_that_both_have(
 ) -> None:
     out = tmp_path / "out"
     said(capsys, "simulate", *JOBS, *THREE, "--shake", 8, "--cores", 1, "--out", out)
-    (out / "easy-spf-spf" / "draw-0" / "run.json").unlink()
-    (out / "easy" / "draw-3" / "run.json").unlink()
+    rmtree(out / "easy-spf-spf" / "draw-0")
+    rmtree(out / "easy" / "draw-3")
     text = said(capsys, "compare", out)
     joined = " ".join(text.split())
     assert "easy-spf-spf has 7 draws, easy 7: they are compared in the 6 that both have." in joined

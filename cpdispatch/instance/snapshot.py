@@ -383,7 +383,7 @@ class Instance(_Flat):
             check.comes_after(self.dependencies, len(self.queue), len(self.running))
         if self.stopped is not None:
             check.holds(self.stopped, self.queue, self.system.nodes)
-        for name in ("free", "queue", "running", "down", "dependencies", "came_s"):
+        for name in ("free", "queue", "running", "down", "dependencies", "stopped", "came_s"):
             part = getattr(self, name)
             if (own := _own(part)) is not part:
                 object.__setattr__(self, name, own)
@@ -457,16 +457,6 @@ class Instance(_Flat):
         return self.power.cap - int(self.job_power(self.running.jobs).sum())
 
 
-_ARRAYS: dict[type, tuple[str, ...]] = {
-    Running: ("jobs", "start_s", "end_s", "overdue", "offset", "node", "units", "bound_s"),
-    Dependencies: (
-        "earliest_s", "offset", "position", "think_s", "stated_s", "running_offset",
-        "running_position",
-    ),
-}  # fmt: skip
-"""The parts of parts of an instance that are arrays, or tables of jobs, by their names."""
-
-
 def _own(part: Any) -> Any:
     """The part of an instance as a copy that nobody writes into; itself where that is so already.
 
@@ -478,9 +468,11 @@ def _own(part: Any) -> Any:
         return part if flags.c_contiguous and not flags.writeable else sealed(part.copy("C"))
     if isinstance(part, JobTable):
         return part.contiguous()
+    if not isinstance(part, Running | Dependencies | Stopped):
+        return part
     changed = {
         name: own
-        for name in _ARRAYS.get(type(part), ())
+        for name in part.__dataclass_fields__
         if (own := _own(given := getattr(part, name))) is not given
     }
     return replace(part, **changed) if changed else part
@@ -678,10 +670,10 @@ class Check:
             row = block[column]
             for k in ((row < least) | (row > LIMIT)).nonzero()[0][:1].tolist():
                 self.number(int(row[k]), f"queue.{name}[{k}]", least)
-        ids = block[Column.ID].tolist()
-        if len(set(ids)) < len(ids):
-            k = next(k for k, id in enumerate(ids) if id in ids[:k])
-            self.need(False, f"queue.id[{k}]", ids[k], "another job of the queue has this id")
+        ids, seen = block[Column.ID].tolist(), set[int]()
+        for k, id in enumerate(ids if len(set(ids)) < len(ids) else ()):
+            self.need(id not in seen, f"queue.id[{k}]", id, "another job of the queue has this id")
+            seen.add(id)
         jobs.checked = True
 
     def block(self, jobs: JobTable, field: str, system: System) -> IntArray:

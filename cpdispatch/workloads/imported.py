@@ -16,7 +16,7 @@ from cpdispatch import access
 from cpdispatch.access.spread import ON_FIRST
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import is_empty, write_bytes
+from cpdispatch.files import is_empty, write_bytes, writing
 from cpdispatch.jobs import Workload
 from cpdispatch.system import LIMIT, NodeGroup, System, system_as_dict
 from cpdispatch.workloads import table
@@ -310,7 +310,8 @@ def write(imported: Imported, folder: Path, format: str = "csv") -> dict[str, st
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as Parquet or CSV, by the extension."""
-    if path.suffix == ".parquet":
-        write_bytes(path, frame.to_parquet(index=False))  # Arrow takes no path that is not UTF-8
-    else:
-        write_bytes(path, frame.to_csv(index=False, lineterminator="\n").encode())
+    with writing(path) as stream:  # Arrow takes no path that is not UTF-8
+        if path.suffix == ".parquet":
+            frame.to_parquet(stream, index=False)
+        else:
+            frame.to_csv(stream, index=False, lineterminator="\n", mode="wb")

@@ -61,7 +61,6 @@ from cpdispatch.files import (
     resembles,
     unlike,
     with_newlines,
-    write_bytes,
     writing,
 )
 from cpdispatch.jobs import (
@@ -601,8 +600,8 @@ def write(workload: Workload, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     columns = columns_of(workload)
     if path.suffix == ".parquet":
-        # Arrow takes no path that is not UTF-8.
-        write_bytes(path, _frame(workload, columns, slice(None)).to_parquet(index=False))
+        with writing(path) as stream:  # Arrow takes no path that is not UTF-8
+            _frame(workload, columns, slice(None)).to_parquet(stream, index=False)
     elif ".csv" in path.suffixes[-2:]:
         with writing(path) as stream:
             for first in range(0, len(workload), _CHUNK):
